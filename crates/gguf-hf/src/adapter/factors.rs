@@ -1,56 +1,56 @@
-//! The product of two small matrices, taken through an operation on the matrix that they stand for.
+//! Applies operations to a matrix that is stored as a product of two small matrices.
 //!
-//! An adapter stores the change of a matrix as `B · A`, with `A` of `rank × columns` and `B` of `rows × rank`. An operation that
-//! moves whole rows and whole columns of the matrix moves the rows of `B` and the columns of `A`; a transposition exchanges the two.
-//! Any other operation has no such product, and is an error.
+//! An adapter stores the change of a matrix as `B · A`, with `A` of `rank × columns` and `B` of `rows × rank`. An operation that moves whole
+//! rows and whole columns of the matrix moves the rows of `B` and the columns of `A`; a transposition exchanges the two. The result of any other
+//! operation is not such a product, which is an error.
 
 use gguf_model::arch::Map;
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
-/// One of the two matrices: where its element for a row (or column) and a step of the rank lies.
+/// One of the two factors: the layout of its elements by row (or column) and rank.
 #[derive(Debug, Clone)]
 pub(super) struct Factor {
     /// The tensor.
     pub(super) input: Input,
-    /// Elements from one row (of `B`) or column (of `A`) to the next.
+    /// Stride from one row (of `B`) or column (of `A`) to the next, in elements.
     pub(super) stride: u64,
-    /// Elements from one step of the rank to the next.
+    /// Stride from one rank to the next, in elements.
     pub(super) rank_stride: u64,
 }
 
 /// A change `B · A` of a matrix.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
-    /// What makes the columns: `A`.
+    /// The factor of the columns, `A`.
     pub(super) columns: Factor,
-    /// What makes the rows: `B`.
+    /// The factor of the rows, `B`.
     pub(super) rows: Factor,
-    /// Columns of the matrix.
+    /// The number of columns of the matrix.
     pub(super) n_columns: u64,
-    /// Columns of `B`, rows of `A`.
+    /// The rank: columns of `B`, rows of `A`.
     pub(super) rank: u64,
-    /// By what the product is multiplied.
+    /// The scale of the product.
     pub(super) scale: f32,
 }
 
-/// An output tensor: its shape in GGUF's order, and how it is made.
+/// An output tensor: its shape in GGUF's order, and the operation that makes it.
 pub(super) type Made = (Vec<u64>, Op);
 
-/// Why an operation cannot be applied to products.
+/// Why an operation cannot be applied to a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// It does more than to move whole rows and columns of one matrix.
+    /// It does more than move whole rows and columns of one matrix.
     Operation,
-    /// The matrices that are stacked have different ranks.
+    /// The stacked matrices have different ranks.
     Ranks,
-    /// They have different number formats.
+    /// The stacked matrices have different number formats.
     Formats,
 }
 
-/// The two factors of an output tensor of `shape`, which `op` makes of the matrices of `pairs`: that of the columns (`lora_a`, rank
-/// rows) and that of the rows (`lora_b`). With `is_embedding` they are stored for rows that are looked up (`build_inp_embd` in
-/// `src/llama-graph.cpp`): the factor of the rows first, that of the columns transposed.
+/// The two factors of the output tensor of `shape` that `op` makes of the matrices of `pairs`: the factor of the columns (`lora_a`, rank rows)
+/// and the factor of the rows (`lora_b`). With `is_embedding`, they are stored for row lookup (`build_inp_embd` in `src/llama-graph.cpp`): the
+/// factor of the rows first, then the factor of the columns transposed.
 pub(super) fn apply(op: &Op, shape: &[u64], pairs: &[Pair], is_embedding: bool) -> Result<(Made, Made), Obstacle> {
     let (&[n_columns, n_rows], stack) = shape.split_at_checked(2).ok_or(Obstacle::Operation)? else {
         return Err(Obstacle::Operation);
@@ -96,7 +96,7 @@ pub(super) fn apply(op: &Op, shape: &[u64], pairs: &[Pair], is_embedding: bool) 
             b.add(of_rows, &rows, place * b_slab, rank, (rank, 1));
         }
     }
-    // Scaling the product is scaling one factor: that of the rows.
+    // Scaling the factor of the rows scales the product.
     let of_rows = if is_embedding { &mut a } else { &mut b };
     for map in maps {
         of_rows.maps.push(match *map {
@@ -130,7 +130,7 @@ pub(super) fn apply(op: &Op, shape: &[u64], pairs: &[Pair], is_embedding: bool) 
     Ok(((shaped(a_shape), a.finish()?), (shaped(b_shape), b.finish()?)))
 }
 
-/// What a move does to rows or to columns.
+/// The effect of a move on rows or on columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     from: u64,
@@ -139,7 +139,7 @@ struct Part {
 }
 
 impl Part {
-    /// How many rows or columns there are.
+    /// The number of rows or columns.
     fn count(&self) -> u64 {
         self.axes.iter().map(|axis| axis.count).product()
     }
@@ -148,14 +148,14 @@ impl Part {
 /// Splits a move into one of whole rows and one of whole columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Product {
-    /// What makes the rows of the output: rows of the source, or columns.
+    /// Whether the output's rows come from rows or columns of the source.
     rows: Part,
     columns: Part,
     is_transposed: bool,
 }
 
 impl Product {
-    /// Takes a move apart that writes from `to` on. Rows are `from_columns` elements long in the source and `to_columns` in the output.
+    /// Splits a move that writes from `to` on. Rows have `from_columns` elements in the source and `to_columns` in the output.
     fn of(item: &Move, to: u64, from_columns: u64, to_columns: u64) -> Option<Product> {
         let mut pieces = Vec::new();
         for axis in item.axes.iter().copied().filter(|axis| axis.count != 1) {
@@ -205,7 +205,7 @@ fn exact(n: u64, by: u64) -> Option<u64> {
     (n.checked_rem(by)? == 0).then(|| n / by)
 }
 
-/// The rows and the columns of several moves from one matrix, whose results are one matrix: all have the same columns, or the same rows.
+/// The rows and columns of several moves from one matrix into one matrix: all have the same columns, or the same rows.
 fn common(parts: &[Product]) -> Option<(Vec<Part>, Vec<Part>, bool)> {
     let first = parts.first()?;
     let all = |same: &dyn Fn(&Product) -> bool| parts.iter().all(same);
@@ -221,7 +221,7 @@ fn common(parts: &[Product]) -> Option<(Vec<Part>, Vec<Part>, bool)> {
     }
 }
 
-/// One factor of an output tensor in the making.
+/// One factor of an output tensor under construction.
 #[derive(Debug, Default)]
 struct Builder {
     inputs: Vec<Input>,
@@ -230,8 +230,8 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds parts of a factor, from place `first` of the output on. `steps` are the elements from one row (or column) to the next and from
-    /// one step of the rank to the next.
+    /// Adds parts of a factor, from output position `first` on. `steps` are the strides from one row (or column) to the next and from one rank
+    /// to the next.
     fn add(&mut self, factor: &Factor, parts: &[Part], first: u64, rank: u64, steps: (u64, u64)) {
         let (step, rank_step) = steps;
         for part in parts {
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::pattern::Pattern;
 
-    /// A matrix of small whole numbers, which products are exact for.
+    /// A matrix of small integers, for which products are exact.
     fn numbers(seed: u64, n: u64) -> Vec<f64> {
         (0..n).map(|i| ((seed + i * 7 + i * i * 3) % 11) as f64 - 5.0).collect()
     }
@@ -298,7 +298,7 @@ mod tests {
         (0..matrix.len()).map(|i| matrix[i % rows * columns + i / rows]).collect()
     }
 
-    /// Carries an operation out.
+    /// Executes an operation.
     fn run(op: &Op, sources: &[Vec<f64>], n: u64) -> Vec<f64> {
         let Op::Gather(gather) = op else { return sources[op.inputs()[0].index].clone() };
         let mut out = vec![f64::NAN; n as usize];
@@ -334,7 +334,7 @@ mod tests {
         Input { index, name: String::new(), ty: GgmlType::F32 }
     }
 
-    /// A pair of inputs `index` and `index + 1`; stored for the transposed matrix where asked.
+    /// A pair of inputs `index` and `index + 1`, optionally stored for the transposed matrix.
     fn pair(
         index: usize,
         [rows, columns]: [u64; 2],
@@ -345,7 +345,7 @@ mod tests {
         let (a, b) = (numbers(index as u64, rank * columns), numbers(index as u64 + 5, rows * rank));
         let whole: Vec<f64> = product(&b, &a, rank).iter().map(|x| x * f64::from(scale)).collect();
         let (a, b, strides) = match is_transposed {
-            // A of the file is what makes the rows.
+            // The file's A is the factor of the rows.
             true => (transposed(&b, rank), transposed(&a, columns), [(rank, 1), (1, rows)]),
             false => (a, b, [(1, columns), (rank, 1)]),
         };
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    /// The product of the factors of each matrix of a stack.
+    /// The products of the factors of each matrix in a stack.
     fn recomposed(first: &Made, second: &Made, sources: &[Vec<f64>], n_stack: u64, is_embedding: bool) -> Vec<f64> {
         let [first, second] = [first, second].map(|(shape, op)| (shape[0], run(op, sources, shape.iter().product())));
         let slabs = |values: &[f64]| -> Vec<Vec<f64>> {

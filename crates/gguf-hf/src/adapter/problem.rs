@@ -1,4 +1,4 @@
-//! What can be wrong with an adapter.
+//! Errors of LoRA adapters.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum AdapterProblem {
         /// The base model that `adapter_config.json` names.
         named: Option<String>,
     },
-    /// A base model is given for a folder that is not that of an adapter.
+    /// A base model is given, but the folder is not an adapter.
     NotAnAdapter,
     /// The folder has neither `adapter_model.safetensors` nor `adapter_model.bin`.
     NoWeights {
@@ -26,22 +26,22 @@ pub enum AdapterProblem {
         field: String,
         /// The value found, shortened.
         found: String,
-        /// What would be right.
+        /// The expected values.
         expected: &'static str,
     },
-    /// The adapter has something that GGUF adapters cannot hold.
+    /// The adapter has a feature that GGUF adapters do not support.
     Unsupported {
-        /// What it is.
+        /// The feature.
         what: &'static str,
     },
     /// One of the two factors of a matrix is missing.
     Unpaired {
-        /// The tensor that is there.
+        /// The tensor that is present.
         tensor: String,
-        /// The ending of the name of the one that is missing.
+        /// The name suffix of the missing one.
         missing: &'static str,
     },
-    /// The two factors do not fit together, or are not matrices.
+    /// The shapes of the two factors do not match, or they are not matrices.
     Factors {
         /// The tensor of the first factor.
         tensor: String,
@@ -55,21 +55,21 @@ pub enum AdapterProblem {
         /// The tensor.
         tensor: String,
     },
-    /// The adapter changes a tensor that the base model does not have in llama.cpp.
+    /// The adapter changes a tensor that the base model does not have in llama.cpp's layout.
     Unused {
         /// The tensor.
         tensor: String,
         /// Why.
         reason: &'static str,
     },
-    /// The conversion of the base model changes the tensor in a way that a product of two factors cannot follow.
+    /// The conversion of the base model changes the tensor in a way that is not possible on its two factors.
     NotAProduct {
         /// Name of the output tensor.
         name: String,
-        /// What stands in the way.
+        /// The reason.
         why: &'static str,
     },
-    /// Adapters are not written in that type.
+    /// The output type is not supported for adapters.
     Type(GgmlType),
 }
 

@@ -1,4 +1,4 @@
-//! `adapter_config.json`: how strongly an adapter acts.
+//! `adapter_config.json`: the scales of an adapter.
 
 use fancy_regex::Regex;
 use serde_json::{Map, Value as Json};
@@ -6,25 +6,25 @@ use serde_json::{Map, Value as Json};
 use super::AdapterProblem;
 use crate::config::shortened;
 
-/// The most tokens of an invocation sequence, and the most patterns.
+/// The maximum number of tokens in an invocation sequence, and of patterns.
 const MAX_ITEMS: usize = 65536;
 
-/// What `adapter_config.json` says of the whole adapter and of its matrices.
+/// The settings in `adapter_config.json` for the whole adapter and for individual matrices.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// `adapter.lora.alpha`: llama.cpp multiplies the product of factors by it and divides by their rank.
     pub(super) alpha: f32,
     /// Whether the base model stores its matrices transposed (`Conv1D` of transformers).
     pub(super) is_transposed: bool,
-    /// The tokens that switch the adapter on.
+    /// The tokens that activate the adapter.
     pub(super) invocation: Vec<u32>,
-    /// Alpha as the configuration has it.
+    /// Alpha in the configuration.
     own_alpha: f64,
     /// Whether alpha is divided by the square root of the rank.
     is_rank_stabilized: bool,
-    /// The number of `alpha` over that of `own_alpha`.
+    /// The ratio of `alpha` to `own_alpha`.
     alpha_scale: f64,
-    /// Alpha for modules of certain names.
+    /// Alpha by module name pattern.
     patterns: Vec<(Regex, f64)>,
 }
 
@@ -70,7 +70,7 @@ impl Settings {
         for (pattern, value) in patterns {
             let name = format!("alpha_pattern.{}", shortened(&Json::from(pattern.as_str())));
             let alpha = positive(&name, value)?;
-            // As PEFT matches them (`get_pattern_key` in `peft/utils/other.py`).
+            // Matched as in PEFT (`get_pattern_key` in `peft/utils/other.py`).
             let regex = Regex::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
             let regex = regex.map_err(|_| wrong(&name, value, "a name that is a regular expression"))?;
             compiled.push((regex, alpha));
@@ -98,7 +98,7 @@ impl Settings {
         })
     }
 
-    /// By what the factors of a module have to be multiplied so that llama.cpp, which knows one alpha, does to it what PEFT does.
+    /// The scale for the factors of a module that makes llama.cpp, which has a single alpha, compute the same as PEFT.
     pub(super) fn scale_of(&self, module: &str, rank: u64) -> f32 {
         let found = self.patterns.iter().find(|(pattern, _)| pattern.is_match(module).unwrap_or(false));
         let alpha = found.map_or(self.own_alpha, |(_, alpha)| *alpha);

@@ -1,4 +1,4 @@
-//! Blocks of a quantized type that are moved whole: the block is the element.
+//! Moves of whole blocks of a quantized type: the block is the element.
 
 use gguf_format::GgmlType;
 use gguf_pipeline::moves::{Axis, Move};
@@ -7,18 +7,17 @@ use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 use crate::pattern::Moved;
 
-/// Values of a block; 1 for types without blocks.
+/// Values per block; 1 for types without blocks.
 pub(super) fn len(ty: GgmlType) -> u64 {
     ty.info().map_or(1, |info| u64::from(info.block_len)).max(1)
 }
 
-/// How many blocks, or values, a tensor has.
+/// The number of blocks, or of values, in a tensor.
 pub(super) fn n_units(source: &SourceTensor, ty: GgmlType) -> u64 {
     source.shape.iter().product::<u64>() / len(ty)
 }
 
-/// The moves of a tensor of blocks, with the block as the element. `bind` gives the moves of a tensor with a shape. `None` where the blocks
-/// would have to be taken apart.
+/// The moves of a tensor in units of blocks. `bind` gives the moves for a shape. `None` if the moves would split blocks.
 pub(super) fn moved(
     source: &SourceTensor,
     bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,
@@ -47,7 +46,7 @@ fn in_blocks(mut moved: Moved, len: u64) -> Option<Moved> {
     Some(moved)
 }
 
-/// The same for matrices that are stored transposed ([`Dtype::MXFP4_TRANSPOSED`]): their last dimension but one is the one of the blocks.
+/// The same for transposed matrices ([`Dtype::MXFP4_TRANSPOSED`]), whose second-to-last dimension is split into blocks.
 fn moved_transposed(
     source: &SourceTensor,
     bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,
@@ -59,7 +58,7 @@ fn moved_transposed(
     }
     let n_blocks = columns / len;
     let mut moved = bind(&[outer, &[n_blocks, *rows]].concat())?;
-    // A place in the transposed matrices, as the place where the block is stored.
+    // Maps a position in the transposed matrices to the position of the stored block.
     let matrix = n_blocks * rows;
     let stored = |place: u64| {
         let (outer, inner) = (place / matrix, place % matrix);
@@ -68,7 +67,7 @@ fn moved_transposed(
     let axis = |axis: Axis| Axis { from: stored(axis.from), ..axis };
     let of = |item: Move| Move { from: stored(item.from), axes: item.axes.into_iter().map(axis).collect(), ..item };
     moved.moves = moved.moves.into_iter().map(of).collect();
-    // The blocks of a row have to follow each other in the output.
+    // The blocks of a row must be contiguous in the output.
     let is_whole = |item: &Move| {
         n_blocks == 1 || item.axes.iter().any(|axis| axis.from == 1 && axis.to == 1 && axis.count == n_blocks)
     };

@@ -1,4 +1,4 @@
-//! Tensors that follow from the configuration.
+//! Tensors computed from the configuration.
 
 use gguf_model::arch::{Checkpoint, Computed};
 use gguf_pipeline::plan::Op;
@@ -7,10 +7,10 @@ use crate::config;
 use crate::formula::{Fields, Formula};
 use crate::model_plan::{ModelPlan, PlanError};
 
-/// The most elements of an attention head that are taken for meant; heads in use have up to some hundred.
+/// The maximum head size that is accepted; heads in use have up to some hundred elements.
 const MAX_HEAD_DIM: f64 = 65536.0;
 
-/// Adds the tensors that a class of checkpoints computes. They come before all others.
+/// Adds the tensors that a class of checkpoints computes, before all others.
 pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
     for computed in checkpoint.computed {
         match computed {
@@ -76,11 +76,11 @@ fn list(fields: &Fields, formula: &str) -> Result<Option<Vec<f32>>, config::Erro
     numbers.map(Some).ok_or_else(|| config::Error::invalid(formula, &value, "a list of numbers"))
 }
 
-/// What the frequency of each rotated pair is divided by in Llama 3.1 and later: 1 for short waves, `factor` for long
-/// ones, and a smooth passage between them (`LlamaModel.generate_extra_tensors`).
+/// The frequency divisors of the rotated pairs in Llama 3.1 and later: 1 for short waves, `factor` for long ones, and a smooth interpolation
+/// between them (`LlamaModel.generate_extra_tensors`).
 ///
-/// The reference computes in single precision with torch, which divides a number by a tensor as reciprocal times number;
-/// the order of operations here is that one, so the factors agree to the last bit.
+/// The reference computes in single precision with torch, which divides a number by a tensor as reciprocal times number. The order of operations
+/// here is the same, so the factors are bit-identical.
 fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let of =
         |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
@@ -96,7 +96,7 @@ fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let (longest, shortest) = ((original / f64::from(low)) as f32, (original / f64::from(high)) as f32);
     let factor_of = |i: u32| {
         let exponent = i as f32 / head_dim as f32;
-        // The double's power, rounded, is the single's power correctly rounded except for a vanishing chance.
+        // Rounding the double-precision power gives the correctly rounded single-precision power, except with negligible probability.
         let power = (base as f32 as f64).powf(f64::from(exponent)) as f32;
         let frequency = 1.0 / power;
         let wavelength = (1.0 / frequency) * core::f32::consts::TAU;
@@ -112,8 +112,8 @@ fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     Ok((0..head_dim as u32).step_by(2).map(factor_of).collect())
 }
 
-/// As [`llama3_factors`] for the first `rotated` elements of a head, and 1 for the rest; the frequencies are single, the rest is in
-/// double precision (`Step35Model.generate_extra_tensors`).
+/// Like [`llama3_factors`] for the first `rotated` elements of a head, and 1 for the rest. The frequencies are in single precision, everything
+/// else in double precision (`Step35Model.generate_extra_tensors`).
 fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let of =
         |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));

@@ -11,11 +11,11 @@ use crate::key_values::KeyValues;
 use crate::model_plan::{ModelPlan, PlanError};
 use crate::warning::ArchitectureWarning;
 
-/// The most blocks that are taken for meant: what llama.cpp has room for, and some.
+/// The maximum number of blocks that is accepted, above llama.cpp's limit.
 const MAX_BLOCKS: u64 = 65536;
 
-/// The fields of a configuration, and those that all formulas may use besides: `block_count`, and the rotary parameters
-/// as `rope` and `rope_all` (`TextModel.__init__` in `conversion/base.py`).
+/// The fields of a configuration, and additional fields available to all formulas: `block_count`, and the rotary parameters as `rope` and
+/// `rope_all` (`TextModel.__init__` in `conversion/base.py`).
 pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
     const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
@@ -34,7 +34,7 @@ pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
 /// A JSON object.
 type Object = Map<String, Json>;
 
-/// The rotary parameters for full attention, and the object around them.
+/// The rotary parameters for full attention, and the enclosing object.
 fn rope(fields: &Object) -> Result<(Object, Object), config::Error> {
     let name = if fields.contains_key("rope_parameters") { "rope_parameters" } else { "rope_scaling" };
     let mut all = match fields.get(name) {
@@ -73,17 +73,17 @@ fn rope(fields: &Object) -> Result<(Object, Object), config::Error> {
     Ok((rope, all))
 }
 
-/// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
+/// Evaluates the formulas of a class of checkpoints, and stores the fields that they set in the plan.
 pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut ModelPlan) -> Result<(), PlanError> {
     let mut evaluate = |rows| match scope {
-        // Of an adapter's base model some fields may be unknown: those that follow from its tensors.
+        // Fields of an adapter's base model that follow from its tensors are unknown.
         Scope::Adapter => evaluate_known(rows, plan.architecture, &mut plan.fields),
         _ => evaluate(rows, plan.architecture, &mut plan.fields),
     };
     plan.early = evaluate(checkpoint.early_keys)?;
     plan.parameters = evaluate(checkpoint.keys)?;
     let fields = &plan.fields;
-    // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
+    // Kinds that have keys or become tensors; the reference warns about all others.
     const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "proportional", "su", "yarn"];
     let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
     if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
@@ -93,10 +93,10 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
     Ok(())
 }
 
-/// What the keys begin with that do not begin with the name of the architecture.
+/// Key prefixes other than the name of the architecture.
 pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip."];
 
-/// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
+/// Evaluates rows of formulas to key-values, in file order. Fields that rows set are stored in `fields`.
 pub(crate) fn evaluate(
     rows: &[&[Key]],
     architecture: &str,
@@ -105,7 +105,7 @@ pub(crate) fn evaluate(
     evaluate_rows(rows, architecture, fields, false)
 }
 
-/// As [`evaluate`]; rows that ask for fields that are not there are left out.
+/// Like [`evaluate`], but skips rows that use missing fields.
 fn evaluate_known(rows: &[&[Key]], architecture: &str, fields: &mut Fields) -> Result<Vec<(String, Value)>, PlanError> {
     evaluate_rows(rows, architecture, fields, true)
 }
@@ -142,7 +142,7 @@ fn evaluate_rows(
                 let typed = typed(kind, &value).map_err(|expected| {
                     unusable(row, formula::Error::Unusable { what: formula.to_string(), found: value, expected })
                 })?;
-                // The reference leaves out empty values.
+                // The reference omits empty values.
                 if let Some(typed) = typed {
                     kvs.set(&key, typed);
                 }
@@ -160,7 +160,7 @@ fn unusable(row: &Key, e: formula::Error) -> PlanError {
     }
 }
 
-/// The error of a formula that is well formed.
+/// The error of a well-formed formula.
 pub(super) fn field_error(e: formula::Error) -> config::Error {
     match e {
         formula::Error::Unusable { what, found, expected } => config::Error::invalid(what, &found, expected),
@@ -169,7 +169,7 @@ pub(super) fn field_error(e: formula::Error) -> config::Error {
     }
 }
 
-/// A value in the type of its key; `None` for an empty value, which is not written.
+/// Converts a value to the type of its key; `None` for an empty value, which is not written.
 fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     const WHOLE: &str = "a whole number that fits 32 bits";
     const LONG: &str = "a whole number that fits 64 bits";
@@ -182,7 +182,7 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     let i32 = |v: &Json| whole(v).and_then(|n| i32::try_from(n).ok()).ok_or(WHOLE);
     let u64 = |v: &Json| whole(v).and_then(|n| u64::try_from(n).ok()).ok_or(LONG);
     let f32 = |v: &Json| match v.as_str() {
-        // JSON has no infinity; functions give it as text.
+        // JSON has no infinity; functions return it as text.
         Some(formula::MINUS_INFINITY) => Ok(f32::NEG_INFINITY),
         _ => v.as_f64().map(|x| x as f32).filter(|x| x.is_finite()).ok_or(NUMBER),
     };

@@ -1,13 +1,13 @@
-//! Names of checkpoints' tensors: what they are called in tables, and which are left out.
+//! Names of checkpoint tensors: their equivalents in the tables, and the names to leave out.
 
 use gguf_model::arch::Checkpoint;
 
 use crate::dtype::SourceTensor;
 
-/// The name of a tensor in the tables of an architecture, without the root that the class puts before it; or why the tensor is left
-/// out (`filter_tensors` of the reference: first the class, then `TextModel`, then `ModelBase`).
+/// The name of a tensor in the tables of an architecture, without the class's root prefix, or the reason to leave the tensor out
+/// (`filter_tensors` of the reference: first the class, then `TextModel`, then `ModelBase`).
 ///
-/// `renames` are the names that are replaced because a formula holds.
+/// `renames` are the renames whose condition holds.
 pub(crate) fn of_text_model(
     checkpoint: &Checkpoint,
     renames: &[(&str, &str)],
@@ -36,7 +36,7 @@ pub(crate) fn of_text_model(
     Ok(checkpoint.outside_blocks.iter().find_map(outside).unwrap_or(name))
 }
 
-/// The same for an encoder of images or sound (`filter_tensors` of the reference: first the class, then `MmprojModel`).
+/// The same for an image or audio encoder (`filter_tensors` of the reference: first the class, then `MmprojModel`).
 fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str> {
     if BUFFERS.iter().any(|buffer| name.ends_with(buffer)) {
         return Err("computed when the model runs");
@@ -52,8 +52,7 @@ fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str>
     Ok(root.unwrap_or(name))
 }
 
-/// The usual name of a tensor in a block that is numbered from those of the model on, of which there are `n_main`; `None` for all
-/// other tensors.
+/// The usual name of a tensor in an appended block, whose number follows the `n_main` blocks of the model; `None` for all other tensors.
 pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64) -> Option<String> {
     checkpoint.appended.iter().find_map(|(before, usual)| {
         let (block, rest) = after(before, name)?;
@@ -64,7 +63,7 @@ pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64
     })
 }
 
-/// How many blocks have a number from those of the model on, by the names of their tensors. A name without a number is of the first.
+/// The number of appended blocks, from the names of their tensors. A name without a number belongs to the first.
 pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u64 {
     if checkpoint.appended.is_empty() {
         return 0;
@@ -76,7 +75,7 @@ pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u
     sources.iter().filter_map(block).max().map_or(0, |last| last.saturating_add(1))
 }
 
-/// The field that has the values of a tensor, and its block.
+/// The field that holds the values of a tensor, and the tensor's block.
 pub(crate) fn peeked(checkpoint: &Checkpoint, name: &str) -> Option<(&'static str, Option<u64>)> {
     checkpoint.peeked.iter().find_map(|(field, tensor)| match after(tensor, name)? {
         (block, "") => Some((*field, block)),
@@ -84,7 +83,7 @@ pub(crate) fn peeked(checkpoint: &Checkpoint, name: &str) -> Option<(&'static st
     })
 }
 
-/// The number in place of `{}`, and what follows the pattern.
+/// The number in place of `{}`, and the rest of the name after the pattern.
 fn after<'n>(pattern: &str, name: &'n str) -> Option<(Option<u64>, &'n str)> {
     let Some((before, behind)) = pattern.split_once("{}") else {
         return Some((None, name.strip_prefix(pattern)?));
@@ -93,7 +92,7 @@ fn after<'n>(pattern: &str, name: &'n str) -> Option<(Option<u64>, &'n str)> {
     Some((Some(number), rest.strip_prefix(behind)?))
 }
 
-/// The number that a text begins with, written plainly, and what follows it.
+/// The decimal number at the start of a text, and the rest.
 pub(super) fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
@@ -101,7 +100,7 @@ pub(super) fn number(text: &str) -> Option<(u64, &str)> {
     is_plain.then(|| digits.parse().ok()).flatten().map(|n| (n, rest))
 }
 
-/// Whether a name matches a pattern, in which `*` stands for anything.
+/// Whether a name matches a pattern with `*` as wildcard.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -112,11 +111,11 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Buffers that are computed when the model runs.
+/// Buffers that the model recomputes at run time.
 const BUFFERS: &[&str] = &[".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"];
 
-/// Why a tensor that checkpoints carry is never written: buffers that are computed when the model runs, and the parts of
-/// multimodal models that go into a file of their own (`ModelBase.prepare_tensors` and `TextModel.filter_tensors`).
+/// Why a tensor is never written: buffers that the model recomputes at run time, and the parts of multimodal models that belong in a separate
+/// file (`ModelBase.prepare_tensors` and `TextModel.filter_tensors`).
 pub(super) fn skip_reason(name: &str) -> Option<&'static str> {
     const PREFIXES: &[&str] = &[
         "mlp",

@@ -1,4 +1,4 @@
-//! What has to hold for every row of the tables of all architectures.
+//! Invariants of all rows in the tables of all architectures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn rows(arch: &Architecture) -> impl Iterator<Item = (&'static Row, bool)> {
     of(arch.outside, false).chain(of(arch.block, true))
 }
 
-/// Keys that the tables set and the list of known keys lacks.
+/// Keys that the tables set but that are absent from the list of known keys.
 const UNLISTED_KEYS: &[&str] = &[];
 
 #[test]
@@ -91,7 +91,7 @@ fn towers_are_well_formed() {
     }
 }
 
-/// Numbers that look random.
+/// Deterministic pseudorandom numbers.
 fn random(state: &mut u64, below: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % below.max(1)
@@ -111,8 +111,7 @@ fn apply(moves: &[Move], from: &[u64], to: &mut [u64]) {
     }
 }
 
-/// Every pattern, on shapes that fit it: what it moves is moved back by the inverse, and a pattern that takes all of its source
-/// restores all of it.
+/// Tests every pattern on matching shapes: the inverse undoes its moves, and a pattern that uses all of its source restores all of it.
 #[test]
 fn inverses_restore_what_patterns_move() {
     let patterns: BTreeSet<&str> =
@@ -126,8 +125,8 @@ fn inverses_restore_what_patterns_move() {
             let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
             let sizes = pattern::names(&parsed).into_iter().map(|name| (name, 1 + random(&mut state, 4)));
             lengths.extend(sizes);
-            // Bounds of slices are lengths too; names of tables are small so that they fit.
-            // The two answers of a reranker are two rows.
+            // Slice bounds are lengths too; dimensions of tables are small so that slices fit.
+            // A reranker has two rows for its two answers.
             let known = |name: &str| lengths.get(name).copied().or(Some(u64::from(name != "rerank.no")));
             let Some(shape) = pattern::shape_for(&parsed, &known, 1 + random(&mut state, 3)) else { continue };
             let Ok(moved) = parsed.bind(&shape, &known) else { continue };
@@ -152,7 +151,7 @@ fn inverses_restore_what_patterns_move() {
             }
         }
     }
-    // Patterns without slices give back everything, and so do slices that are all of an axis together.
+    // Patterns without slices restore everything, and so do slices that together cover an axis.
     let is_lost = |text: &str| kinds.contains(&(text, Inverse::Lost));
     assert!(kinds.iter().all(|(text, inverse)| *inverse == Inverse::Exact || text.contains('[')), "{kinds:?}");
     assert!(
@@ -162,11 +161,11 @@ fn inverses_restore_what_patterns_move() {
     assert!(n_tried >= 100, "only {n_tried} shapes fitted");
 }
 
-/// Names that the reference's converter makes itself before it looks them up, so that its table does not have them.
+/// Names that the reference's converter maps in code before its table lookup, so they are missing from its table.
 const OWN_NAMES: &[(&str, &str)] =
     &[("granitemoe", "ffn_down.weight"), ("granitehybrid", "ffn_down.weight"), ("kimi-k3", "ssm_g.weight")];
 
-/// The reference looks names up in one table for all architectures. What it has there is what the rows say.
+/// The reference maps names with one table for all architectures. The rows agree with it.
 #[test]
 fn rows_name_what_the_reference_names() {
     let table: Json = serde_json::from_str(include_str!("../../tests/data/tensor-names.json")).unwrap();
@@ -175,7 +174,7 @@ fn rows_name_what_the_reference_names() {
     let (mut n_known, mut unknown) = (0, BTreeSet::new());
     for (arch, checkpoint) in checkpoints() {
         let name = checkpoint.architecture(arch);
-        // The reference does not know how to convert some that the specification names.
+        // The reference cannot convert some architectures of the specification.
         let Some(tensors) = table["architectures"].get(name) else { continue };
         let mut map: BTreeMap<String, String> = BTreeMap::new();
         for key in ["outside", "blocks"] {
@@ -186,7 +185,7 @@ fn rows_name_what_the_reference_names() {
                 }
             }
         }
-        // Names of this architecture alone come before those of all.
+        // Architecture-specific names take precedence over common ones.
         for (role, names) in table["blocks_of"].get(name).and_then(Json::as_object).into_iter().flatten() {
             let gguf = table["names"][role].as_str().unwrap().replace("{bid}", "{}");
             map.extend(strings(names).into_iter().map(|n| (n.replace("{bid}", "{}"), gguf.clone())));
@@ -211,11 +210,11 @@ fn rows_name_what_the_reference_names() {
                         unknown.insert((name, row.name, source));
                     }
                     false if OWN_NAMES.contains(&(name, row.name)) => {}
-                    // In the first block the reference writes some tensors twice.
+                    // The reference writes some tensors of the first block twice.
                     false if row.when == When::First => {}
-                    // Values of a formula stand before the tensor that the row names.
+                    // The values of a formula precede the name of the tensor.
                     false if matches!(row.maps, [Map::Values(_)]) && !found.contains(&gguf) => {}
-                    // A matrix that is split has another name than its parts.
+                    // A split matrix has a different name than its parts.
                     false if row.pattern.contains('[') && !found.contains(&gguf) => {}
                     false => {
                         n_known += 1;

@@ -1,4 +1,4 @@
-//! Tensors: which rows of an architecture a checkpoint's tensors belong to, and what has to be done to them.
+//! Tensors: maps a checkpoint's tensors to rows of an architecture, and plans the operations on them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::formula::{Fields, Formula};
 use crate::model_plan::{ModelPlan, NextTokens, PlanError, float_input};
 use crate::pattern::Pattern;
 
-/// Adds the output tensors that the checkpoint's tensors become.
+/// Adds the output tensors made from the checkpoint's tensors.
 pub(super) fn add(
     architecture: &'static Architecture,
     checkpoint: &'static Checkpoint,
@@ -23,7 +23,7 @@ pub(super) fn add(
     is_whole: bool,
     plan: &mut ModelPlan,
 ) -> Result<(), PlanError> {
-    // The sizes that rows ask for are those of the planned keys.
+    // Sizes in rows refer to the planned keys.
     let mut head = Head::default();
     for (key, value) in &plan.parameters {
         head.set(key, value.clone());
@@ -82,7 +82,7 @@ pub(super) fn add(
             plan.skip(&source.name, "its values are key-values");
             continue;
         }
-        // Of several things that a tensor could become, it becomes those that there are in its block.
+        // Of several possible output tensors, those that exist in the block are used.
         let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
         if matches.iter().any(counts) {
             matches.retain(counts);
@@ -121,7 +121,7 @@ pub(super) fn add(
         return Err(PlanError::Unmapped { tensors: unmapped, architecture: plan.architecture, n_blocks });
     }
 
-    // A tensor is written where the last of its sources is read, and all experts of a block together.
+    // A tensor is written at the position of its last source, and all experts of a block are written together.
     let mut groups: HashMap<(Option<u64>, &str), usize> = HashMap::new();
     for (key, slot) in &slots {
         if let Some(stack) = slot.stack {
@@ -163,20 +163,20 @@ pub(super) fn add(
     }
 }
 
-/// A name whose number is a place in a list, with the element of the list.
+/// Replaces the number in a name, which is an index into a list, with the element of the list.
 fn renumbered(checkpoint: &Checkpoint, name: String, fields: &Fields) -> Result<String, PlanError> {
     for (before, list) in checkpoint.renumbered {
         let Some((place, rest)) = name.strip_prefix(before).and_then(names::number) else { continue };
         let wrong = |e: crate::formula::Error| PlanError::Table { key: before, problem: e.to_string() };
         let list = fields.eval(&Formula::parse(list).map_err(wrong)?).map_err(wrong)?.unwrap_or_default();
         let element = usize::try_from(place).ok().and_then(|place| list.get(place)?.as_u64());
-        // Without an element, no row has the name.
+        // Without an element, the name matches no row.
         return Ok(element.map_or_else(|| format!("{before}?{rest}"), |number| format!("{before}{number}{rest}")));
     }
     Ok(name)
 }
 
-/// The operation, and behind it as many divisions by 2.
+/// The operation followed by the given number of divisions by 2.
 fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
     let scale = Map::Scale((0..halvings).fold(1.0, |scale, _| scale / 2.0));
     match op {
@@ -192,16 +192,16 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
     }
 }
 
-/// The most values of a tensor that a formula gives.
+/// The maximum number of values of a tensor computed by a formula.
 const MAX_VALUES: u64 = 65536;
 
-/// Why tensors of blocks that predict further tokens are left out.
+/// Why tensors of multi-token prediction blocks are left out.
 const LEFT_OUT: &str = "predicts further tokens";
 
-/// What blocks that predict further tokens share with the model.
+/// Tensors that multi-token prediction blocks share with the model.
 const SHARED: &[&str] = &["token_embd.weight", "output_norm.weight", "output.weight"];
 
-/// Whether the class leaves a tensor of a block out: by its name in tables, or that in the checkpoint.
+/// Whether the class leaves a tensor of a block out, by its name in the tables or in the checkpoint.
 fn is_skipped(
     checkpoint: &Checkpoint,
     name: &str,
@@ -221,7 +221,7 @@ fn is_skipped(
     Ok(false)
 }
 
-/// As [`condition_holds`]; of a list, the element of the block has to hold.
+/// Like [`condition_holds`]; for a list, tests the element of the block.
 fn condition_holds_in(
     condition: &str,
     row: &'static str,
@@ -237,7 +237,7 @@ fn condition_holds_in(
     condition_holds(condition, row, fields)
 }
 
-/// Whether the condition of a row holds, as an empty one does.
+/// Whether the condition of a row holds; an empty condition always does.
 pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Fields) -> Result<bool, PlanError> {
     let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
     match condition {
@@ -246,21 +246,21 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
     }
 }
 
-/// The names in a source that are concatenated, or multiplied.
+/// The names in a source that are concatenated or multiplied.
 fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
     source.split(" + ").flat_map(|source| source.split(PRODUCT))
 }
 
-/// What stands between the names of tensors that are multiplied.
+/// The separator of multiplied tensor names.
 const PRODUCT: &str = " * ";
 
-/// A name of a checkpoint's tensors, taken apart at the number of an expert, a head or a part.
+/// A source tensor name, split at the number of an expert, a head or a part.
 #[derive(Debug, Clone, Copy)]
 struct Template {
     before: &'static str,
-    /// The unit of the number, and the text after it.
+    /// The placeholder's unit and the text after it.
     stack: Option<(&'static str, &'static str)>,
-    /// Whether the numbers are of parts, which are concatenated in place of stacked.
+    /// Whether the numbers denote parts that are concatenated instead of stacked.
     joins: bool,
 }
 
@@ -277,7 +277,7 @@ impl Template {
         }
     }
 
-    /// The number in a name, 0 without one; and what follows the template.
+    /// The number in a name (0 if the template has none), and the rest of the name.
     fn matches<'n>(&self, name: &'n str) -> Option<(u64, &'n str)> {
         let rest = name.strip_prefix(self.before)?;
         let Some((_, after)) = self.stack else { return Some((0, rest)) };
@@ -286,20 +286,20 @@ impl Template {
     }
 }
 
-/// A row, its source names taken apart: alternatives of parts.
+/// A row with parsed source names: alternatives of parts.
 struct ParsedRow {
     tensor: Tensor,
     is_outside: bool,
     alternatives: Vec<Vec<Template>>,
 }
 
-/// The rows of an architecture that conversion makes.
+/// The rows of an architecture that are used for conversion.
 struct Rows {
     rows: Vec<ParsedRow>,
     layers: &'static [&'static str],
 }
 
-/// A row that a tensor belongs to.
+/// A row that matches a tensor.
 struct Match {
     key: SlotKey,
     tensor: Tensor,
@@ -325,7 +325,7 @@ impl Rows {
         Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers }
     }
 
-    /// The run of blocks that a tensor is in, its block, and the rest of its name.
+    /// The run of blocks that contains a tensor, the block's number and the rest of the tensor's name.
     fn in_block<'n>(&self, name: &'n str) -> Option<(usize, u64, &'n str)> {
         self.layers.iter().enumerate().find_map(|(place, layers)| {
             let (before, after) = layers.split_once("{}")?;
@@ -334,12 +334,12 @@ impl Rows {
         })
     }
 
-    /// The block that a tensor is in.
+    /// The block of a tensor.
     fn block_of(&self, name: &str) -> Option<u64> {
         self.in_block(name).map(|(_, block, _)| block)
     }
 
-    /// All rows that a tensor belongs to; several when it is split.
+    /// All rows that a tensor matches; several if it is split.
     fn matches(&self, name: &str) -> Vec<Match> {
         let in_block = self.in_block(name);
         let mut found = Vec::new();
@@ -373,7 +373,7 @@ impl Rows {
     }
 }
 
-/// An output tensor: its row, counted over those that conversion makes, and its block.
+/// The key of an output tensor: the index of its row among the rows used for conversion, and its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SlotKey {
     row: usize,
@@ -387,13 +387,13 @@ impl SlotKey {
     }
 }
 
-/// What an output tensor is made of.
+/// The sources of an output tensor.
 struct Slot {
     tensor: Tensor,
     alternative: usize,
     n_parts: usize,
     stack: Option<Template>,
-    /// Sources, by the part of a concatenation and the place in a stack.
+    /// Source indices by part of a concatenation and position in a stack.
     parts: BTreeMap<(usize, u64), usize>,
 }
 
@@ -408,7 +408,7 @@ impl Slot {
         }
     }
 
-    /// The source that is read last.
+    /// The last source in reading order.
     fn last(&self) -> usize {
         self.parts.values().copied().max().unwrap_or(0)
     }
@@ -541,7 +541,7 @@ impl Slot {
         Ok((shape, op))
     }
 
-    /// The vector of the products of the elements of all parts.
+    /// The vector of the elementwise products of all parts.
     fn product(
         &self,
         name: &str,
@@ -564,7 +564,7 @@ impl Slot {
         Ok((lengths, Op::Product(inputs)))
     }
 
-    /// A tensor of whole numbers.
+    /// A tensor of integers.
     fn whole_numbers(
         &self,
         sources: &[SourceTensor],
@@ -617,7 +617,7 @@ impl Slot {
         Ok((shape, Op::Computed(values)))
     }
 
-    /// The checkpoint's name of the first tensor of a stack that is missing, or of one too many.
+    /// The checkpoint's name of the first missing tensor of a stack, or of the first superfluous one.
     fn odd_one(&self, n_stack: u64, sources: &[SourceTensor]) -> String {
         let source = |index: &usize| sources.get(*index).map_or("", |source| source.name.as_str());
         if let Some((_, index)) = self.parts.iter().find(|((_, number), _)| *number >= n_stack) {
@@ -627,7 +627,7 @@ impl Slot {
         let (Some(missing), Some(((_, number), index))) = (missing, self.parts.first_key_value()) else {
             return self.tensor.row.source.to_owned();
         };
-        // Another of the stack, with the number that is missing.
+        // Another tensor of the stack, with the missing number.
         match self.stack.and_then(|template| Some((template.before, template.stack?.1))) {
             Some((before, after)) => {
                 let number_of = |number: u64| format!("{before}{number}{after}");
@@ -637,8 +637,8 @@ impl Slot {
         }
     }
 
-    /// Compares a shape, in GGUF's order, with the one that the planned keys ask for. The number of tokens is left to the check of
-    /// the output: checkpoints pad their embeddings.
+    /// Compares a shape, in GGUF's order, with the shape implied by the planned keys. The number of tokens is checked on the output instead,
+    /// because checkpoints pad their embeddings.
     fn check_shape(
         &self,
         shape: &[u64],
@@ -676,7 +676,7 @@ impl Slot {
     }
 }
 
-/// Adds a function of values to those of an operation, with the values of its formula. Appended rows change shape and moves too.
+/// Adds a value function to an operation, with the values of its formula. Functions that append rows also change the shape and moves.
 fn resolve(
     map: Map,
     row: &'static str,
@@ -736,13 +736,12 @@ fn resolve(
     Ok(())
 }
 
-/// The length of a named axis: some letters, or the name of a dimension of tables. Patterns may also name fields of the configuration,
-/// with a dot.
+/// The length of a named axis: a short name or the name of a table dimension. Patterns may also name configuration fields, with a dot.
 fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
     axis_of(axis)?.of(h, block)
 }
 
-/// The dimension that a named axis is.
+/// The dimension of a named axis.
 fn axis_of(name: &str) -> Option<Dim> {
     match name {
         "h" => Some(Dim::Heads),
@@ -753,7 +752,7 @@ fn axis_of(name: &str) -> Option<Dim> {
     }
 }
 
-/// Number of blocks in a run of them; `n` where keys do not say it.
+/// The number of blocks in a run of blocks; `n` if no key contains it.
 fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     match stack {
         Stack::Decoder => h.decoder_blocks.unwrap_or(n),
@@ -762,8 +761,7 @@ fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     }
 }
 
-/// The first tensor that the architecture needs in those blocks and the checkpoint lacks. `root` is what names of the checkpoint begin
-/// with.
+/// The first tensor in these blocks that the architecture requires and the checkpoint lacks. `root` is the name prefix in the checkpoint.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
@@ -777,7 +775,7 @@ fn missing(
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
         for &tensor in &tensors {
-            // Where conversion makes no queries alone, they come in one matrix with keys and values.
+            // If conversion makes no separate queries, they are in one matrix with keys and values.
             let fused = tensor.row.fused();
             let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
             let stack = tensor.row.stack();

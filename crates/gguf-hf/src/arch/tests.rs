@@ -21,7 +21,7 @@ fn config(extra: Json) -> Config {
     Config::new(document).unwrap()
 }
 
-/// The plan of some of a checkpoint's tensors.
+/// The plan for selected tensors of a checkpoint.
 fn draft(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
     plan_parts(
         config,
@@ -92,7 +92,7 @@ fn keys_and_their_order() {
     let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 512});
     expect(json!({ "rope_scaling": llama3 }), &[]);
-    // The newer spelling keeps the base inside.
+    // The newer layout nests the base.
     expect(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "rope_theta": 5.0}), &[]);
     expect(json!({"is_causal": false}), &[(6, "llama.attention.causal", false.into())]);
 }
@@ -126,7 +126,7 @@ fn tensors_keep_their_order_and_get_name_type_and_operation() {
             ("output_norm.weight".to_owned(), vec![64], GgmlType::F32),
         ]
     );
-    // Heads of 16 rows: each is two halves of 8 rows that become neighbours.
+    // Heads of 16 rows: the rows of the two halves of 8 are interleaved.
     let Op::Gather(gather) = &plan.tensors[1].op else { panic!("{:?}", plan.tensors[1].op) };
     let axis = |count, from, to| Axis { count, from, to };
     assert_eq!(gather.moves.len(), 1);
@@ -174,7 +174,7 @@ fn what_cannot_be_planned_is_named() {
 
 #[test]
 fn factors_of_llama_3() {
-    // What the reference writes: stretched by 32 with 16 elements a head, by 8 with 128; the passage between.
+    // The reference's values: stretched by 32 with 16 elements per head and by 8 with 128, including the interpolation.
     let cases: &[(u32, f64, usize, &[u32])] = &[
         (16, 32.0, 4, &[0x4052_b46f]),
         (128, 8.0, 29, &[0x3f9a_8ed5, 0x3fc6_d64a, 0x4001_af1d, 0x402c_732e, 0x406b_cace, 0x40a8_3c06]),
@@ -330,7 +330,7 @@ fn other_gates_of_spark_are_refused() {
     assert!(error.contains("hidden_act"), "{error}");
 }
 
-/// Name and shape of each output tensor, with the first element that it takes of its first source.
+/// Name and shape of each output tensor, and the offset of its first element in its first source.
 fn sliced_outputs(plan: &ModelPlan) -> Vec<(String, Vec<u64>, u64)> {
     let first = |op: &Op| match op {
         Op::Gather(gather) => gather.moves[0].from,
@@ -347,7 +347,7 @@ fn a_matrix_of_queries_keys_and_values_is_split() {
     let plan = draft(&c, &sources, OutType::Auto).unwrap();
     let part = |name: &str, row: u64| (format!("blk.1.{name}.weight"), vec![64, 64], row * 64);
     assert_eq!(sliced_outputs(&plan), [part("attn_q", 0), part("attn_k", 64), part("attn_v", 128)]);
-    // Queries and keys have four heads of two halves; values stay as they are.
+    // Queries and keys have four heads of two halves; values are unchanged.
     let axes = |i: usize| match &plan.tensors[i].op {
         Op::Gather(gather) => gather.moves[0].axes.clone(),
         other => panic!("{other:?}"),
@@ -386,7 +386,7 @@ fn heads_of_keys_in_falcon() {
         (json!({"multi_query": true}), 1),
         (json!({"multi_query": true, "new_decoder_architecture": true, "num_kv_heads": 2}), 2),
         (json!({"multi_query": false, "num_kv_heads": 4}), 4),
-        // Older names, of which transformers knows nothing.
+        // Older names that transformers does not use.
         (json!({"model_type": "RefinedWeb", "num_attention_heads": null, "n_head": 4, "n_head_kv": 2}), 2),
         (json!({"model_type": "RefinedWebModel", "num_attention_heads": null, "n_head": 4, "multi_query": true}), 1),
     ];
@@ -429,7 +429,7 @@ fn an_encoder_and_a_decoder_have_blocks_of_their_own() {
     }
 }
 
-/// Names and shapes of what becomes of tensors of block 1.
+/// Names and shapes of the outputs from tensors of block 1.
 fn planned(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
     let plan = draft(c, &sources, OutType::Auto).unwrap();

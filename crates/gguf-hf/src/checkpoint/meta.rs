@@ -1,8 +1,8 @@
-//! Checkpoints in the form in which Meta publishes Llama: `params.json`, and the tensors in `consolidated.00.pth` and so on.
+//! Checkpoints in Meta's own layout of Llama: `params.json`, and the tensors in `consolidated.00.pth` and so on.
 //!
-//! Each file holds a part of every tensor, as the machines of a cluster do: rows of most matrices, columns of those that lead back to the
-//! width of the model. Here they are presented as the checkpoint of transformers has them: under its names, joined, and with the rows of
-//! queries and keys in its order. The tables of the architecture then apply, which take that order back.
+//! Each file holds a shard of every tensor, split for model parallelism: rows of most matrices, columns of the output projections. This module
+//! presents the checkpoint in the layout of transformers: joined, with transformers' names, and with the rows of queries and keys in its order.
+//! The architecture tables then apply unchanged and reverse that order.
 
 use std::path::Path;
 
@@ -18,19 +18,19 @@ use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::problem::FileProblem;
 
-/// The file of the hyperparameters.
+/// The file of hyperparameters.
 pub(crate) const PARAMS: &str = "params.json";
 
-/// The value of `llama.tensor_data_layout` for such tensors, by the specification.
+/// The value of `llama.tensor_data_layout` for such tensors, according to the specification.
 pub(crate) const LAYOUT: &str = "Meta AI original pth";
 
-/// The most files of a checkpoint; the largest has sixteen.
+/// The maximum number of files in a checkpoint; the largest has sixteen.
 const MAX_SHARDS: usize = 1000;
 
-/// How the parts of a tensor make the whole.
+/// How the shards of a tensor are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    /// Each file has all of it.
+    /// Each file has the whole tensor.
     Copies,
     /// Rows.
     Rows,
@@ -38,11 +38,11 @@ enum Parts {
     Heads,
     /// Columns.
     Columns,
-    /// Columns, or rows as of Llama 3.
+    /// Columns, or rows since Llama 3.
     Embeddings,
 }
 
-/// Meta's names and those of transformers, without `layers.N.` and `.weight`.
+/// Meta's names and their equivalents in transformers, without `layers.N.` and `.weight`.
 const BLOCK: [(&str, &str, Parts); 9] = [
     ("attention.wq", "self_attn.q_proj", Parts::Heads),
     ("attention.wk", "self_attn.k_proj", Parts::Heads),
@@ -55,14 +55,14 @@ const BLOCK: [(&str, &str, Parts); 9] = [
     ("ffn_norm", "post_attention_layernorm", Parts::Copies),
 ];
 
-/// The same for tensors outside the blocks.
+/// The same for tensors outside of blocks.
 const OUTSIDE: [(&str, &str, Parts); 3] = [
     ("tok_embeddings", "model.embed_tokens", Parts::Embeddings),
     ("norm", "model.norm", Parts::Copies),
     ("output", "lm_head", Parts::Rows),
 ];
 
-/// The name of transformers for a tensor, and how its parts make it; `None` for an unknown name.
+/// The name of a tensor in transformers and how its shards are joined; `None` for an unknown name.
 fn renamed(name: &str) -> Option<(String, Parts)> {
     let stem = name.strip_suffix(".weight")?;
     let row = |table: &[(&str, &'static str, Parts)], stem: &str| {
@@ -77,10 +77,10 @@ fn renamed(name: &str) -> Option<(String, Parts)> {
     }
 }
 
-/// The configuration and the tensors of such a checkpoint; `None` where the folder has none.
+/// Reads the configuration and the tensors of such a checkpoint; `None` if the folder has none.
 ///
 /// # Errors
-/// When a file is missing or not sound, and when the parts do not fit together.
+/// If a file is missing or invalid, or the shards do not match.
 pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
     let name = |i: usize| format!("consolidated.{i:02}.pth");
     if !files::has(dir, &name(0))? {
@@ -106,7 +106,7 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
     };
     let Some(first) = shards.first() else { return Ok(None) };
     for (index, tensor) in first.tensors.iter().enumerate() {
-        // Frequencies follow from the parameters.
+        // RoPE frequencies are computed from the parameters.
         if tensor.name == "rope.freqs" {
             continue;
         }
@@ -121,7 +121,7 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
                 let joined = join(&parts, how, params.head_dim).map_err(|problem| plan(&tensor.name, problem))?;
                 whole.add_joined(name, joined);
             }
-            // Whether it has a place is for the architecture to say.
+            // The architecture decides whether it accepts the tensor.
             None => whole.add_joined(tensor.name.clone(), Joined::alone(&parts)),
         }
     }
@@ -130,7 +130,7 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
     Ok(Some((config, whole)))
 }
 
-/// The number of files, whose numbers have to be without gap.
+/// The number of files, which must be numbered without gaps.
 fn count_shards(dir: &Path) -> Result<usize, Error> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
@@ -147,7 +147,7 @@ fn count_shards(dir: &Path) -> Result<usize, Error> {
     }
 }
 
-/// A tensor of one file: its description, and its place with the number of the file.
+/// A tensor of one file: its description, its location and the number of the file.
 struct Piece<'a> {
     tensor: &'a SourceTensor,
     file: usize,
@@ -155,12 +155,12 @@ struct Piece<'a> {
     strides: Vec<u64>,
 }
 
-/// The parts of a tensor in all files, of one number format and number of dimensions.
+/// The shards of a tensor in all files, with the same number format and number of dimensions.
 fn parts_of<'a>(shards: &'a [Checkpoint], index: usize, tensor: &'a SourceTensor) -> Result<Vec<Piece<'a>>, PlanError> {
     let mut parts = Vec::new();
     for (file, shard) in shards.iter().enumerate() {
         let is_it = |t: &SourceTensor| t.name == tensor.name;
-        // The files have the tensors in the same order.
+        // All files have the tensors in the same order.
         let same = shard.tensors.get(index).filter(|t| is_it(t)).map(|_| index);
         let found = same.or_else(|| shard.tensors.iter().position(is_it));
         let piece = found.and_then(|i| Some((shard.tensors.get(i)?, shard.places.get(i)?)));
@@ -185,7 +185,7 @@ fn parts_of<'a>(shards: &'a [Checkpoint], index: usize, tensor: &'a SourceTensor
     Ok(parts)
 }
 
-/// The strides of a tensor whose elements lie one after the other.
+/// The strides of a contiguous tensor.
 fn contiguous(shape: &[u64]) -> Vec<u64> {
     let mut next = 1u64;
     let strides = shape.iter().rev().map(|n| {
@@ -198,7 +198,7 @@ fn contiguous(shape: &[u64]) -> Vec<u64> {
     strides
 }
 
-/// A tensor of several files.
+/// A tensor split over several files.
 struct Joined {
     source: SourceTensor,
     inputs: Vec<(usize, u64)>,
@@ -206,7 +206,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// That of the first file.
+    /// The tensor of the first file alone.
     fn alone(parts: &[Piece<'_>]) -> Joined {
         let mut source = SourceTensor { name: String::new(), dtype: crate::dtype::Dtype::F32, shape: Vec::new() };
         let (mut inputs, mut moves) = (Vec::new(), Vec::new());
@@ -222,7 +222,7 @@ impl Joined {
     }
 }
 
-/// Joins the parts of a tensor.
+/// Joins the shards of a tensor.
 fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanError> {
     let Some(first) = parts.first() else { return Ok(Joined::alone(parts)) };
     let wrong = |piece: &Piece<'_>, problem: String| PlanError::Pattern {
@@ -236,7 +236,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
             None => Ok(Joined::alone(parts)),
         };
     }
-    // Sizes are those of tensors that lie in files, so their sums stay far below 2^64.
+    // The tensors lie in files, so sums of their sizes stay far below 2^64.
     let mut sizes = Vec::new();
     for part in parts {
         match (part.tensor.shape.as_slice(), part.strides.as_slice()) {
@@ -261,7 +261,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
             Parts::Columns if n == rows => vec![Axis { count: n, from: down, to: columns }, across],
             Parts::Rows if m == columns => vec![Axis { count: n, from: down, to: columns }, across],
             Parts::Heads if m == columns && n.is_multiple_of(head_dim) && head_dim.is_multiple_of(2) => {
-                // Rows that are rotated together lie side by side at Meta, and half a head apart in transformers.
+                // Rows that are rotated together are adjacent in Meta's layout, and half a head apart in transformers.
                 let half = head_dim / 2;
                 vec![
                     Axis {
@@ -342,7 +342,7 @@ impl Params {
         Ok(Params { fields, width, head_dim })
     }
 
-    /// The `config.json` that transformers would have for the same model.
+    /// The equivalent `config.json` of transformers.
     fn config(&self, ffn_width: Option<u64>, n_tokens: Option<u64>) -> Json {
         let get = |key: &str| self.fields.get(key).filter(|value| !value.is_null()).cloned();
         let theta = get("rope_theta").unwrap_or(json!(10000.0));
@@ -375,7 +375,7 @@ impl Params {
         config
     }
 
-    /// The length of the context, which the file does not say: that of the generation of Llama whose other parameters it has
+    /// The context length, which the file does not contain. It follows from the generation of Llama that matches the other parameters
     /// (`Params.loadOriginalParamsJson` in `convert_legacy_llama.py`; Llama 3 and later by their model cards).
     fn context(&self, theta: Option<f64>, is_scaled: bool) -> u64 {
         let theta = theta.unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Checkpoints in the form in which Mistral publishes its models: `params.json`, tensors in `consolidated*.safetensors`, and `tekken.json`.
+//! Checkpoints in Mistral's own layout: `params.json`, tensors in `consolidated*.safetensors`, and `tekken.json`.
 //!
-//! The parameters have names of their own, which the tables of architectures know, and so do the tensors, whose rows of queries and keys
-//! are already in llama.cpp's order (`MistralModel` in `conversion/mistral.py`).
+//! Parameters and tensors have Mistral's names, which the architecture tables include. The rows of queries and keys are already in llama.cpp's
+//! order (`MistralModel` in `conversion/mistral.py`).
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
-/// The files of tensors.
+/// The tensor files.
 const FILES: Files =
     Files { index: "consolidated.safetensors.index.json", prefix: "consolidated", suffix: ".safetensors" };
 
-/// The field that is true in the configuration of such a checkpoint.
+/// The configuration field that is true for such a checkpoint.
 pub(crate) const FIELD: &str = "mistral_params";
 
-/// Parameters that Mistral's files have, and Meta's too.
+/// Parameters present in both Mistral's and Meta's files.
 const NEEDED: [&str; 4] = ["dim", "n_layers", "n_heads", "norm_eps"];
 
-/// The configuration and the tensors of such a checkpoint; `None` where the folder has none.
+/// Reads the configuration and the tensors of such a checkpoint; `None` if the folder has none.
 ///
 /// # Errors
-/// When a file is not sound, and for models with experts and formats of weights that are not supported.
+/// If a file is invalid, or the model has experts or an unsupported weight format.
 pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
     if list_parts(dir, &FILES)?.is_empty() {
         return Ok(None);
@@ -49,7 +49,7 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
         }
         document["quantization_config"] = json!({ "quant_method": "fp8", "activation_scheme": "static" });
     }
-    // Newer models scale the temperature of the attention.
+    // Newer models scale the attention temperature.
     let class = if document.get("llama_4_scaling").is_some() { "Ministral3ForCausalLM" } else { "MistralForCausalLM" };
     if let Some(yarn) = document.get("yarn").cloned() {
         document["yarn_params"] = yarn;

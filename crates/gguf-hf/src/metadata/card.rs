@@ -1,7 +1,7 @@
 //! The model card: the YAML front matter of `README.md`, as `Metadata.load_model_card` of gguf-py reads it.
 //!
-//! That reader resolves plain scalars by YAML 1.1, where `no` is a boolean and `1.10` a number, so what counts as a text
-//! is decided here by the same rules; the text itself is always kept as it was written.
+//! That reader resolves plain scalars by YAML 1.1, in which `no` is a boolean and `1.10` a number. The same rules decide here whether a scalar
+//! is a string, but its text is always kept as written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use std::sync::{Arc, LazyLock};
 use fancy_regex::Regex;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// The most bytes of front matter, nodes in it and levels of nesting that are read.
+/// The maximum size of front matter in bytes, number of nodes and nesting depth.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_NODES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 
-/// The most base models or datasets that are read. Cards in use name some dozens.
+/// The maximum number of base models or datasets. Cards in use name some dozens.
 pub(super) const MAX_ORIGINS: usize = 1000;
 
-/// The most bytes of a README that are looked at.
+/// The maximum number of bytes read from a README.
 pub(super) const MAX_README: u64 = MAX_BYTES as u64 + 16;
 
 /// A value of the card.
@@ -28,19 +28,19 @@ pub(super) const MAX_README: u64 = MAX_BYTES as u64 + 16;
 pub(crate) enum Node {
     Scalar(Scalar),
     List(Vec<Node>),
-    /// In the order of the file; of duplicate keys, the last takes precedence.
+    /// In file order; for duplicate keys, the last value takes precedence.
     Map(Vec<(String, Node)>),
 }
 
-/// A single value, as written.
+/// A scalar, as written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scalar {
     pub(crate) text: String,
-    /// Without quotes, so that it may be something else than a text.
+    /// Unquoted, so it may resolve to a type other than string.
     plain: bool,
 }
 
-/// What PyYAML's `SafeLoader` takes for something else than a text (resolver.py).
+/// Plain scalars that PyYAML's `SafeLoader` does not resolve to strings (resolver.py).
 static NO_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"\A(?:~|null|Null|NULL||<<|=|",
@@ -56,7 +56,7 @@ static NO_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl Scalar {
-    /// Whether it is a text and not a number, boolean, date or null.
+    /// Whether it is a string and not a number, boolean, date or null.
     pub(crate) fn is_text(&self) -> bool {
         !self.plain || !NO_TEXT.as_ref().is_some_and(|r| r.is_match(&self.text).unwrap_or(false))
     }
@@ -65,8 +65,8 @@ impl Scalar {
         self.plain && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// The text for a key that takes one: `None` for null. Numbers and the like come as written, which is more than the
-    /// reference does: it fails on them, except on false and zero, which it writes like an empty text: not at all.
+    /// The text for a string key; `None` for null. Numbers and other types are returned as written. The reference fails on them, except on false
+    /// and zero, which it omits like an empty string.
     pub(crate) fn written(&self) -> Option<&str> {
         let falsy = ["no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF", "0", "0.0"];
         match self {
@@ -78,7 +78,7 @@ impl Scalar {
 }
 
 impl Node {
-    /// The text of a scalar, as written; `None` for null and for anything else.
+    /// The text of a scalar, as written; `None` for null and for non-scalars.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Node::Scalar(s) if !s.is_null() => Some(&s.text),
@@ -87,15 +87,15 @@ impl Node {
     }
 }
 
-/// The front matter's entries.
+/// The entries of the front matter.
 #[derive(Debug, Default)]
 pub(crate) struct Card(Vec<(String, Node)>);
 
 impl Card {
-    /// Reads the front matter of a README; empty when it has none.
+    /// Reads the front matter of a README; empty if it has none.
     ///
     /// # Errors
-    /// Why the front matter is not a YAML mapping.
+    /// If the front matter is not a YAML mapping.
     pub(crate) fn parse(readme: &str) -> Result<Card, CardProblem> {
         let Some(yaml) = front_matter(readme) else { return Ok(Card::default()) };
         if yaml.len() > MAX_BYTES {
@@ -112,7 +112,7 @@ impl Card {
         self.0.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
-    /// The value of the first key that there is.
+    /// The value of the first key that exists.
     pub(crate) fn first(&self, keys: &[&str]) -> Option<&Node> {
         keys.iter().find_map(|key| self.get(key))
     }
@@ -124,51 +124,51 @@ impl Card {
 pub enum CardProblem {
     /// The README is not UTF-8.
     NotUtf8 {
-        /// The first byte that is not UTF-8.
+        /// The offset of the first invalid byte.
         at: usize,
     },
-    /// The front matter is larger than is accepted.
+    /// The front matter is too large.
     TooLong {
-        /// Bytes of the front matter.
+        /// The size of the front matter in bytes.
         bytes: usize,
-        /// The most bytes that are accepted.
+        /// The maximum size in bytes.
         max: usize,
     },
     /// The front matter is not a mapping.
     NotAMapping,
-    /// The front matter is not valid YAML; what the parser reports.
+    /// The front matter is not valid YAML; contains the parser's message.
     Yaml(Arc<dyn StdError + Send + Sync>),
-    /// An alias of something else than a single value.
+    /// An alias of a list or mapping.
     Alias {
         /// The line of the front matter, from 1.
         line: usize,
     },
-    /// The end of a list or mapping that was not begun.
+    /// The end of a list or mapping without a start.
     EndWithoutStart {
         /// The line of the front matter, from 1.
         line: usize,
     },
-    /// Lists and mappings are nested deeper than is accepted.
+    /// Lists and mappings are nested too deeply.
     TooDeep {
         /// The line of the front matter, from 1.
         line: usize,
-        /// The most levels that are accepted.
+        /// The maximum depth.
         max: usize,
     },
-    /// A list of base models or datasets is longer than is accepted.
+    /// A list of base models or datasets is too long.
     TooManyOrigins {
         /// The key.
         key: &'static str,
-        /// How many there are.
+        /// The number of entries.
         found: usize,
-        /// The most that are accepted.
+        /// The maximum number of entries.
         max: usize,
     },
-    /// There are more values than are accepted.
+    /// There are too many values.
     TooManyValues {
         /// The line of the front matter, from 1.
         line: usize,
-        /// The most values that are accepted.
+        /// The maximum number of values.
         max: usize,
     },
 }
@@ -197,10 +197,10 @@ impl fmt::Display for CardProblem {
 
 impl StdError for CardProblem {}
 
-/// The fields of a README's front matter that are single values or lists of them, as written; none without front matter.
+/// The fields of a README's front matter whose values are scalars or lists of scalars, as written; empty without front matter.
 ///
 /// # Errors
-/// Why the front matter is not a YAML mapping.
+/// If the front matter is not a YAML mapping.
 pub fn front_matter_fields(readme: &str) -> Result<Vec<(String, Vec<String>)>, CardProblem> {
     let Some(yaml) = front_matter(readme) else { return Ok(Vec::new()) };
     if yaml.len() > MAX_BYTES {
@@ -222,8 +222,8 @@ pub fn front_matter_fields(readme: &str) -> Result<Vec<(String, Vec<String>)>, C
     Ok(fields.into_iter().map(|(key, node)| (key, texts(node))).collect())
 }
 
-/// The lines between the first line `---` and the next, with the reference's two repairs: an unquoted `no` in a list is
-/// Norwegian and not a boolean, and tabs are two spaces. `None` when the first line is another.
+/// The lines between a first line `---` and the next `---`, with the reference's two repairs: an unquoted `no` in a list is Norwegian and not a
+/// boolean, and tabs become two spaces. `None` if the text does not start with such a line.
 fn front_matter(readme: &str) -> Option<String> {
     let mut lines = split_lines(readme);
     if lines.next()? != "---" {
@@ -237,7 +237,7 @@ fn front_matter(readme: &str) -> Option<String> {
     Some(yaml.replace("- no\n", "- \"no\"\n").replace('\t', "  "))
 }
 
-/// Lines as Python's `str.splitlines` has them.
+/// The lines of a text, split as by Python's `str.splitlines`.
 fn split_lines(text: &str) -> impl Iterator<Item = &str> {
     let is_end =
         |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
@@ -252,13 +252,13 @@ fn split_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A list or mapping whose end has not been reached.
+/// A list or mapping that is not yet closed.
 enum Open {
     List(Vec<Node>),
     Map(Vec<(String, Node)>, Option<Option<String>>),
 }
 
-/// The first document of a YAML text, built without recursion; `None` for an empty text.
+/// Parses the first document of a YAML text, without recursion; `None` for an empty text.
 fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
     let mut open: Vec<Open> = Vec::new();
     let mut anchors: HashMap<usize, Scalar> = HashMap::new();
@@ -275,7 +275,7 @@ fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
                 }
                 Node::Scalar(scalar)
             }
-            // An alias of a list could make a short card as large as it likes.
+            // An alias of a list could expand a short card without bound.
             Event::Alias(id) => match anchors.get(&id) {
                 Some(scalar) => Node::Scalar(scalar.clone()),
                 None => return Err(CardProblem::Alias { line }),
@@ -307,7 +307,7 @@ fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
             Some(Open::List(list)) => list.push(node),
             Some(Open::Map(map, key)) => match key.take() {
                 None => *key = Some(node.text().map(str::to_owned)),
-                // Nothing asks for a key that is not text.
+                // Non-string keys are never looked up.
                 Some(None) => {}
                 Some(Some(key)) => map.push((key, node)),
             },

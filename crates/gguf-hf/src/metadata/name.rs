@@ -1,5 +1,5 @@
-//! What the name of a model says: `Mixtral-8x7B-Instruct-v0.1` is the base name Mixtral, the size 8x7B, the fine-tune
-//! Instruct and the version v0.1. The heuristic is `Metadata.get_model_id_components` of gguf-py (metadata.py).
+//! Splits a model name into components: `Mixtral-8x7B-Instruct-v0.1` has the base name Mixtral, the size 8x7B, the fine-tune Instruct and the
+//! version v0.1. The heuristic is `Metadata.get_model_id_components` of gguf-py (metadata.py).
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,10 @@ use gguf_format::Str;
 
 use super::ModelMetadata;
 
-/// The most bytes of an id that is taken apart; the Hub allows a hundred characters.
+/// The maximum length of a model id in bytes; the Hub allows a hundred characters.
 const MAX_ID: usize = 1024;
 
-/// The parts of a model id; the name is the id without the organization.
+/// The components of a model id; the name is the id without the organization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NameParts {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct NameParts {
     pub(crate) size_label: Option<String>,
 }
 
-/// What a part of the name, between dashes, may be; it can be several things at once.
+/// The possible kinds of a name part between dashes; a part can have several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Kinds {
     basename: bool,
@@ -38,7 +38,7 @@ impl Kinds {
     }
 }
 
-/// The same pattern as in metadata.py, for the whole part and in either case.
+/// The pattern of metadata.py, anchored and case-insensitive.
 fn pattern(expression: &str) -> Option<Regex> {
     Regex::new(&format!(r"\A(?i:{expression})\z")).ok()
 }
@@ -61,11 +61,11 @@ fn is_digit(c: char) -> bool {
 }
 
 impl NameParts {
-    /// Takes an id (`org/name` or `name`) apart. `total` is the number of parameters, by which a size is told from a
-    /// context length; zero when it is not known, negative for a LoRA adapter.
+    /// Splits an id (`org/name` or `name`) into components. `total` is the number of parameters, which distinguishes a size from a context
+    /// length; zero if unknown, negative for a LoRA adapter.
     pub(crate) fn of(id: &str, total: i64) -> NameParts {
         if id.contains(' ') || id.len() > MAX_ID {
-            // A sentence, no id.
+            // A sentence is not an id.
             return NameParts { name: id.to_owned(), ..NameParts::default() };
         }
         let (organization, name) = match id.split_once('/') {
@@ -78,14 +78,14 @@ impl NameParts {
             annotate(i, part, kinds, total);
         }
 
-        // Sizes in words are used only if there are no numeric sizes.
+        // Sizes in words are used only in the absence of numeric sizes.
         if parts.iter().any(|(part, kinds)| kinds.size_label && part.chars().any(is_digit)) {
             for (part, kinds) in &mut parts {
                 kinds.size_label &= !part.chars().all(char::is_alphabetic);
             }
         }
 
-        // The base name is what comes first, with the versions in it …
+        // The base name is the leading part, including versions within it …
         let mut at_start = true;
         for (part, kinds) in &mut parts {
             let plain = kinds.none() && part.starts_with(char::is_alphabetic);
@@ -116,7 +116,7 @@ impl NameParts {
         let size_label = join(|k| k.size_label, true);
         let finetune = join(|k| k.finetune, false);
         let version = join(|k| k.version && !k.basename, false);
-        // A base name alone may as well be the whole name.
+        // A base name alone is the same as the whole name.
         let certain = size_label.is_some() || finetune.is_some() || version.is_some();
         let basename = join(|k| k.basename, false).filter(|_| certain);
         let organization = organization.map(str::to_owned);
@@ -124,7 +124,7 @@ impl NameParts {
     }
 }
 
-/// Finds out what the part at this position may be; writes sizes and types in their usual case.
+/// Determines the possible kinds of the part at this position, and normalizes the case of sizes and types.
 fn annotate(position: usize, part: &mut String, kinds: &mut Kinds, total: i64) {
     if matches(&VERSION, part) {
         kinds.version = true;
@@ -156,7 +156,7 @@ fn annotate(position: usize, part: &mut String, kinds: &mut Kinds, total: i64) {
         }
         *part = chars.into_iter().collect();
     } else if position > 0 && matches(&FINETUNE, part) {
-        // "lora" in the name of an adapter says nothing.
+        // "lora" in the name of an adapter is redundant.
         if total < 0 && part.eq_ignore_ascii_case("lora") {
             kinds.quant = true;
         } else {
@@ -165,8 +165,8 @@ fn annotate(position: usize, part: &mut String, kinds: &mut Kinds, total: i64) {
     }
 }
 
-/// Whether a size (`7B`) is so far from the real number of parameters that it must be something else. An adapter need
-/// not cover all layers, so only a size far too small counts there.
+/// Whether a size (`7B`) is too far from the actual number of parameters to be one. An adapter need not cover all layers, so only a size that is
+/// far too small is rejected for adapters.
 fn is_context_length(size: &[char], total: i64) -> bool {
     let Some((unit, number)) = size.split_last() else { return false };
     let Ok(number) = number.iter().collect::<String>().parse::<f64>() else { return false };
@@ -185,8 +185,7 @@ fn is_context_length(size: &[char], total: i64) -> bool {
     }
 }
 
-/// A name as a title: dashes become spaces, and words in lower case that are not versions get a capital
-/// (`Metadata.id_to_title`).
+/// Converts a name to a title: dashes become spaces, and lowercase words that are not versions are capitalized (`Metadata.id_to_title`).
 pub(crate) fn title(name: &str) -> String {
     let words = name.split(|c: char| c == '-' || is_space(c)).filter(|w| !w.is_empty());
     let words = words.map(|word| match is_lower(word) && !matches(&NUMBER, word) {
@@ -196,12 +195,12 @@ pub(crate) fn title(name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// White space by Python's notion, which has four control characters more than Unicode's.
+/// White space as in Python, which includes four control characters that Unicode's property excludes.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// Python's `str.islower`: has letters with case, all of them small.
+/// Python's `str.islower`: contains cased letters, all lowercase.
 fn is_lower(word: &str) -> bool {
     word.chars().any(char::is_lowercase) && !word.chars().any(is_upper_or_title)
 }
@@ -210,7 +209,7 @@ fn is_upper_or_title(c: char) -> bool {
     c.is_uppercase() || matches!(c, 'ǅ' | 'ǈ' | 'ǋ' | 'ǲ')
 }
 
-/// Python's `str.title` for one word: every letter that does not follow a letter with case becomes a capital.
+/// Python's `str.title` for one word: every letter that does not follow a cased letter becomes a capital.
 fn capitalized(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut after_letter = false;
@@ -219,7 +218,7 @@ fn capitalized(word: &str) -> String {
         if after_letter {
             out.extend(c.to_lowercase());
         } else {
-            // The capital of a letter that is two in one has a second, small half.
+            // The title case of a digraph has a lowercase second half.
             match c {
                 'ǆ' => out.push('ǅ'),
                 'ǉ' => out.push('ǈ'),
@@ -237,9 +236,9 @@ fn capitalized(word: &str) -> String {
     out
 }
 
-/// The file name that llama.cpp's converter chooses for a model, by GGUF's naming convention:
-/// `base-size-finetune-version-type.gguf` (`naming_convention` in gguf-py/gguf/utility.py). `file_type` is for example
-/// `Q8_0`; `None` for a file without tensors, which is named by its kind `vocab` and has no size.
+/// The file name that llama.cpp's converter chooses for a model, by GGUF's naming convention: `base-size-finetune-version-type.gguf`
+/// (`naming_convention` in gguf-py/gguf/utility.py). `file_type` is for example `Q8_0`; with `None`, the file has no tensors and its name
+/// contains `vocab` and no size.
 pub fn default_file_name(model: &ModelMetadata, file_type: Option<&str>) -> String {
     let dashed = |s: &str| s.trim_matches(is_space).replace(' ', "-");
     let mut name = match model.basename.as_deref().or(model.name.as_deref()) {
@@ -256,13 +255,13 @@ pub fn default_file_name(model: &ModelMetadata, file_type: Option<&str>) -> Stri
     append(model.finetune.as_deref().map(dashed));
     append(model.version.as_deref().map(dashed));
     append(Some(file_type.map_or_else(|| "vocab".to_owned(), |t| dashed(t).to_uppercase())));
-    // Only the base name is cleaned of slashes there; here no part may lead out of the folder, nor deceive who sees it.
+    // The reference replaces slashes only in the base name; here no part may contain path separators or invisible characters.
     let name = name.replace(is_unfit, "-");
-    // A name that starts with a dash is taken for an option by programs.
+    // Programs interpret a name that starts with a dash as an option.
     name.trim_start_matches('-').to_owned() + ".gguf"
 }
 
-/// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.
+/// Whether a character is invalid in a file name: path separators, and characters that are invisible or misleading when displayed.
 fn is_unfit(c: char) -> bool {
     c == '/' || Str(c.encode_utf8(&mut [0; 4]).as_bytes()).to_string() != c.to_string()
 }

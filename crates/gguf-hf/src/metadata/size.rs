@@ -1,21 +1,21 @@
-//! How large a model is, as its name says it: `7B`, `8x7B`, `150K`.
+//! Model sizes as in model names: `7B`, `8x7B`, `150K`.
 
-/// The parameters that will be written, as `GGUFWriter.get_total_parameter_count` counts them.
+/// Counts of the parameters to write, as in `GGUFWriter.get_total_parameter_count`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ParameterCounts {
-    /// All of them; zero when no tensors are written, negative for a LoRA adapter, whose count is a guess.
+    /// All parameters; zero if no tensors are written, negative for a LoRA adapter, whose count is an estimate.
     pub total: i64,
-    /// Those that every token uses.
+    /// Parameters used for every token.
     pub shared: u64,
-    /// Those of one expert.
+    /// Parameters of one expert.
     pub expert: u64,
-    /// Number of experts; zero when there are none.
+    /// The number of experts; zero if there are none.
     pub expert_count: u64,
 }
 
 impl ParameterCounts {
-    /// The size label: two digits at least, or `experts x size` (`size_label` in gguf-py/gguf/utility.py). `None` when
-    /// nothing is written or the count is a guess.
+    /// The size label: at least two digits, or `experts x size` (`size_label` in gguf-py/gguf/utility.py). `None` if no tensors are written or
+    /// the count is an estimate.
     pub(crate) fn label(&self) -> Option<String> {
         if self.total <= 0 {
             None
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_gguf_py() {
-        // From gguf.size_label of gguf-py.
+        // From `gguf.size_label` of gguf-py.
         for (total, label) in [
             (1, "0.00K"),
             (250, "0.25K"),

@@ -1,4 +1,4 @@
-//! Folders made for the purpose.
+//! Tests on synthetic folders.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::tokenizer::tests::{Dir, lines};
 
 fn run(name: &str, files: &[(&str, &[u8])], options: &MetadataOptions) -> Result<ModelMetadata, MetadataError> {
     let dir = Dir::new(name, files);
-    // A folder within, so that its name is known.
+    // A subfolder, so that its name is fixed.
     let model = dir.0.join("tiny-llama-hf");
     fs::create_dir_all(&model).unwrap();
     for (file, bytes) in files {
@@ -21,7 +21,7 @@ fn a_folder_without_anything_has_a_name() {
     let got = run("bare", &[], &MetadataOptions::default()).unwrap();
     assert_eq!(lines(&got.kvs), ["general.type = model", "general.name = Tiny Llama Hf", "general.size_label = 1.3M"]);
     assert_eq!((got.name.as_deref(), got.basename), (Some("Tiny Llama Hf"), None));
-    // A path of somebody's computer says nothing.
+    // A local path says nothing about the model.
     let config: &[u8] = br#"{"_name_or_path": "/models/Other-7B-v3"}"#;
     assert_eq!(run("path", &[("config.json", config)], &MetadataOptions::default()).unwrap().kvs, got.kvs);
 }
@@ -117,12 +117,12 @@ fn quirks_of_the_card() {
     };
     let rest = "size_label = 1.3M";
     for (yaml, expected) in [
-        // A key without a value counts as there.
+        // A key without a value is present.
         ("datasets:", format!("name = Tiny Llama Hf; {rest}; dataset.count = 0")),
         ("name:\nmodel_name: B", format!("name = B; {rest}")),
         ("name: \"\"\nmodel_name: B", rest.to_owned()),
         ("author: 0\nmodel_author: B", format!("name = Tiny Llama Hf; {rest}")),
-        // Outside of a list `no` is not a language to YAML.
+        // Outside of a list, YAML's `no` is not a language.
         ("language: no", format!("name = Tiny Llama Hf; {rest}")),
         ("language: en", format!("name = Tiny Llama Hf; {rest}; languages = en")),
         ("tags:\n- a\ntags:\n- b", format!("name = Tiny Llama Hf; {rest}; tags = b")),
@@ -203,7 +203,7 @@ fn lists_of_a_card_are_bounded() {
         assert_eq!(n_keys(&more), 0);
         let said: Vec<String> = more.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(said, [format!("README.md: {key} lists 90000 entries, over 1000: the list is ignored")]);
-        // The rest of the card counts.
+        // The rest of the card is used.
         assert!(lines(&more.kvs).contains(&"general.license = mit".to_owned()));
     }
 }

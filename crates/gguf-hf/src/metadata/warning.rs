@@ -1,4 +1,4 @@
-//! What is doubtful about the metadata of a model folder, though they can be written.
+//! Warnings about the metadata of a model folder.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,38 +7,38 @@ use std::sync::Arc;
 use super::CardProblem;
 use crate::folder_error::FolderError;
 
-/// Something odd about the metadata of a model folder.
+/// A problem in the metadata of a model folder that does not prevent writing.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum MetadataWarning {
-    /// The model card is ignored, because it cannot be read.
+    /// The model card is ignored because it cannot be read.
     Card(CardProblem),
-    /// A list of the model card is ignored, because it is too long.
+    /// A list of the model card is ignored because it is too long.
     CardList(CardProblem),
-    /// A key of the model card is ignored, because its value is a list or a mapping.
+    /// A key of the model card is ignored because its value is a list or a mapping.
     CardValue {
         /// The key.
         key: &'static str,
     },
     /// A base model or dataset of the model card is neither an id nor a mapping.
     CardOrigin,
-    /// `generation_config.json` is ignored, because it cannot be read.
+    /// `generation_config.json` is ignored because it cannot be read.
     GenerationConfig(Arc<FolderError>),
-    /// A sampling parameter is ignored, because its value cannot be written.
+    /// A sampling parameter is ignored because its value cannot be written.
     Sampling {
         /// The name in `generation_config.json`.
         key: &'static str,
         /// The value found, as JSON, shortened.
         found: String,
     },
-    /// A key in the file of overrides is ignored, because it is not one of general metadata.
+    /// A key in the file of overrides is ignored because it is not general metadata.
     NotGeneral {
         /// The file.
         file: PathBuf,
         /// The key.
         key: String,
     },
-    /// A key in the file of overrides is ignored, because it cannot be overridden.
+    /// A key in the file of overrides is ignored because it cannot be overridden.
     NotOverridable {
         /// The file.
         file: PathBuf,

@@ -1,8 +1,8 @@
-//! The formats of bitsandbytes: four bits from a table of 16 values (NF4, FP4), and rows of eight bits (LLM.int8).
+//! The formats of bitsandbytes: 4-bit codes for a table of 16 values (NF4, FP4), and 8-bit rows (LLM.int8).
 //!
-//! The values are those of `dequantize_4bit` and `int8_vectorwise_dequant` of bitsandbytes 0.50, in every bit: a table's value times the
-//! block's largest magnitude in `f32`, rounded to the type that the original weight had; or an integer times the row's largest magnitude
-//! times the single nearest to 1/127.
+//! The values are bit-identical to `dequantize_4bit` and `int8_vectorwise_dequant` of bitsandbytes 0.50. 4-bit: the table value times the
+//! block's absolute maximum in `f32`, rounded to the type of the original weight. 8-bit: the integer times the row's absolute maximum times the
+//! `f32` nearest to 1/127.
 
 use core::ops::Range;
 
@@ -14,34 +14,34 @@ use super::scaled::Scale;
 use super::{Decode, Form, Found, New, Problem, expect, expect_shape, problem, scaled};
 use crate::dtype::{Dtype, SourceTensor};
 
-/// Where the state of a weight is kept, less the name of its table.
+/// Prefix of the name of a weight's quantization state, without the name of its table.
 const STATE: &str = ".quant_state.bitsandbytes__";
 
-/// The longest state that is read; those in use take less than 200 bytes.
+/// The maximum size of a quantization state; those in use take less than 200 bytes.
 const MAX_STATE: u64 = 4096;
 
-/// The single nearest to 1/127 (`int8_vectorwise_dequant`).
+/// The `f32` nearest to 1/127 (`int8_vectorwise_dequant`).
 const INVERSE_127: f32 = 7.874_016e-3;
 
-/// A weight of four bits.
+/// A 4-bit weight.
 #[derive(Debug)]
 struct FourBits {
     codes: usize,
-    /// Values of the codes.
+    /// Value of each code.
     table: Vec<f32>,
     largest: Largest,
-    /// Values of a block; never 0.
+    /// Values per block; never 0.
     block: u64,
     columns: u64,
     /// The type of the original weight.
     ty: Number,
 }
 
-/// The largest magnitudes of blocks.
+/// The absolute maxima of the blocks.
 #[derive(Debug)]
 enum Largest {
     Stored(Numbers),
-    /// Codes of eight bits, in blocks again.
+    /// 8-bit codes, themselves quantized in blocks.
     Nested {
         codes: usize,
         table: Vec<f32>,
@@ -73,7 +73,7 @@ impl Largest {
 
 impl Decode for FourBits {
     fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        // Blocks run over the ends of rows.
+        // Blocks may span rows.
         let first = rows.start * self.columns + columns.start;
         let end = first + out.len() as u64;
         let bytes = data.bytes(self.codes, first / 2, end.div_ceil(2) - first / 2)?;
@@ -90,7 +90,7 @@ impl Decode for FourBits {
     }
 }
 
-/// What bitsandbytes notes about a weight, as JSON in a tensor of bytes.
+/// The quantization state of a weight, stored by bitsandbytes as JSON in a tensor of bytes.
 #[derive(Deserialize)]
 struct State {
     blocksize: u64,
@@ -101,7 +101,7 @@ struct State {
     nested_offset: Option<f64>,
 }
 
-/// Finds the weights of a checkpoint.
+/// Finds the bitsandbytes weights of a checkpoint.
 pub(super) fn find(found: &mut Found<'_>) -> Result<(), Problem> {
     for (index, tensor) in found.tensors() {
         if let Some((weight, table)) = tensor.name.split_once(STATE) {

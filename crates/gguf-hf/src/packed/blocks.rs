@@ -1,8 +1,8 @@
-//! Blocks of 4-bit floats, written as GGUF has them: MXFP4 and NVFP4.
+//! Blocks of 4-bit floats, written in GGUF's layout: MXFP4 and NVFP4.
 //!
-//! A checkpoint stores the codes and the scales in two tensors, and neighbouring values in a byte. GGUF's blocks begin with their scales, and
-//! a byte has a value and the one half a group further on. Nothing is lost (`repack_mxfp4` in `conversion/gpt_oss.py`,
-//! `repack_mxfp4_blocks` and `_nvfp4_pack` in `conversion/base.py` of llama.cpp).
+//! A checkpoint stores codes and scales in two tensors, with adjacent values in one byte. A GGUF block starts with its scales, and a byte holds
+//! a value and the value half a group after it. The conversion is lossless (`repack_mxfp4` in `conversion/gpt_oss.py`, `repack_mxfp4_blocks` and
+//! `_nvfp4_pack` in `conversion/base.py` of llama.cpp).
 
 use gguf_pipeline::Error;
 
@@ -11,52 +11,52 @@ use super::{Found, problem};
 use crate::dtype::SourceTensor;
 use crate::model_plan::PlanError;
 
-/// A format of blocks.
+/// A block format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Values with one scale.
+    /// Values per scale.
     pub(super) group: usize,
-    /// Groups of a block.
+    /// Groups per block.
     n_groups: usize,
-    /// The bits of a scale that are kept.
+    /// Mask of the scale bits to keep.
     scale_bits: u8,
 }
 
 impl Format {
-    /// 32 values with a power of two.
+    /// 32 values with a power of two as scale.
     pub(super) const MXFP4: Format = Format { group: 32, n_groups: 1, scale_bits: 0xFF };
-    /// Four groups of 16 values, each with a float of 8 bits without sign.
+    /// Four groups of 16 values, each with an unsigned 8-bit float as scale.
     pub(super) const NVFP4: Format = Format { group: 16, n_groups: 4, scale_bits: 0x7F };
 
-    /// Values of a block.
+    /// Values per block.
     pub(super) fn len(self) -> u64 {
         (self.group * self.n_groups) as u64
     }
 
-    /// Bytes of a block.
+    /// Bytes per block.
     fn n_bytes(self) -> usize {
         self.n_groups + self.group * self.n_groups / 2
     }
 }
 
-/// Codes and their scales: groups follow each other in both.
+/// Codes and their scales, both stored group by group.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub(super) format: Format,
-    /// Four bits a value, the first of two in the lower half of the byte.
+    /// Four bits per value, the first of two in the low half of the byte.
     pub(super) codes: usize,
-    /// A byte a group.
+    /// One byte per group.
     pub(super) scales: usize,
     pub(super) n_blocks: u64,
 }
 
 impl Blocks {
-    /// The number of the packed weight.
+    /// The index of the packed weight.
     pub(super) fn main(&self) -> usize {
         self.codes
     }
 
-    /// Reads blocks as GGUF has them.
+    /// Reads blocks in GGUF's layout.
     pub(super) fn read(&self, data: Data<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let Format { group, n_groups, scale_bits } = self.format;
         let (n_bytes, n_codes) = (self.format.n_bytes(), self.format.n_bytes() - n_groups);
@@ -86,7 +86,7 @@ impl Blocks {
     }
 }
 
-/// Sees that codes and scales are bytes that fit each other, rows of whole blocks; the shape of the values and the blocks.
+/// Checks that codes and scales are bytes of matching shapes with whole blocks per row. Returns the shape of the values, and the blocks.
 pub(super) fn of_rows(
     format: Format,
     codes: (usize, &SourceTensor),

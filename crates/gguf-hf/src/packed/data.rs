@@ -9,7 +9,7 @@ use gguf_quants::float8::Float8;
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, SourceTensor};
 
-/// A number format whose every value is exact in `f32`, or as good as.
+/// A number format whose values are all exact in `f32`, or nearly so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Number {
     F32,
@@ -20,7 +20,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The format of a tensor; `None` for any other format.
+    /// The format of a tensor; `None` if unsupported.
     pub(super) fn of(dtype: Dtype) -> Option<Number> {
         Some(match dtype.name {
             "F32" => Number::F32,
@@ -36,12 +36,12 @@ impl Number {
         })
     }
 
-    /// Whether scales may have the format.
+    /// Whether the format is valid for scales.
     pub(super) fn is_of_scales(self) -> bool {
         matches!(self, Number::F32 | Number::F16 | Number::BF16 | Number::F8(Float8::E8M0))
     }
 
-    /// Rounds values to the format, to the nearest; formats of eight bits leave them as they are.
+    /// Rounds values to the nearest value of the format; 8-bit formats leave them unchanged.
     pub(super) fn round(self, values: &mut [f32]) {
         match self {
             Number::F16 => values.iter_mut().for_each(|v| *v = float::f16_to_f32(float::f32_to_f16(*v))),
@@ -69,14 +69,14 @@ impl Number {
     }
 }
 
-/// A tensor of numbers: where it is in the checkpoint, and its format.
+/// A tensor of numbers: its index in the checkpoint and its format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) index: usize,
     pub(super) number: Number,
 }
 
-/// The data of a checkpoint, read for one of the tensors that it stands for.
+/// The data of a checkpoint, read to decode one of its packed tensors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Data<'a> {
     pub(super) checkpoint: &'a Checkpoint,
@@ -84,14 +84,14 @@ pub(super) struct Data<'a> {
 }
 
 impl Data<'_> {
-    /// The bytes of a tensor from an offset on.
+    /// Reads bytes of a tensor, starting at an offset.
     pub(super) fn bytes(&self, index: usize, offset: u64, n: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = self.buffer(n, 0u8)?;
         self.checkpoint.read(index, offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Numbers of a tensor from number `first` on.
+    /// Reads numbers of a tensor, starting at index `first`.
     pub(super) fn numbers(&self, at: Numbers, first: u64, n: u64) -> Result<Vec<f32>, Error> {
         let width = at.number.width();
         let packed = self.bytes(at.index, first.saturating_mul(width), n.saturating_mul(width))?;
@@ -100,7 +100,7 @@ impl Data<'_> {
         Ok(values)
     }
 
-    /// Numbers of a tensor from number `first` on, as many as `values` has places for.
+    /// Fills `values` with numbers of a tensor, starting at index `first`.
     pub(super) fn numbers_into(&self, at: Numbers, first: u64, values: &mut [f32]) -> Result<(), Error> {
         let width = at.number.width();
         let n = values.len() as u64;
@@ -109,7 +109,7 @@ impl Data<'_> {
         Ok(())
     }
 
-    /// Words of 32 bits in a rectangle of a tensor whose rows have `row_words`: rows and, within them, words.
+    /// Reads 32-bit words in a rectangle of a tensor with `row_words` words per row: a range of rows and a range of words within them.
     pub(super) fn words(
         &self,
         index: usize,
@@ -124,7 +124,7 @@ impl Data<'_> {
         if n_columns == row_words {
             self.checkpoint.read(index, offset(rows.start), &mut bytes)?;
         } else if row_bytes > 0 {
-            // What was allocated fits a usize.
+            // The size of an allocated buffer fits a usize.
             for (row, part) in rows.zip(bytes.chunks_exact_mut(row_bytes as usize)) {
                 self.checkpoint.read(index, offset(row), part)?;
             }
@@ -135,7 +135,7 @@ impl Data<'_> {
         Ok(words)
     }
 
-    /// Memory, if there is some.
+    /// Allocates memory, or returns an error.
     pub(super) fn buffer<T: Clone>(&self, n: u64, zero: T) -> Result<Vec<T>, Error> {
         let bytes = n.saturating_mul(size_of::<T>() as u64);
         let refused = || Error::OutOfMemory { tensor: self.tensor.name.clone(), bytes };
@@ -146,7 +146,7 @@ impl Data<'_> {
         Ok(buffer)
     }
 
-    /// The error for data that was right when the conversion was planned.
+    /// The error for data that no longer match the planned conversion.
     pub(super) fn changed(&self, index: usize, problem: &str) -> Error {
         let name = self.checkpoint.tensors().get(index).map_or("", |tensor| tensor.name.as_str());
         let path = self.checkpoint.path_of(name).unwrap_or(std::path::Path::new(""));

@@ -1,22 +1,22 @@
-//! Weights of DeepSeek 4: experts in MXFP4, and other matrices in floats of eight bits with powers of two for blocks of 128 × 128, each
-//! beside `X.scale` (`dequant_model` and `_write_mxfp4_expert_tensor` of `DeepseekV4Model` in `conversion/deepseek.py` of llama.cpp).
+//! Weights of DeepSeek 4: experts in MXFP4, and other matrices as 8-bit floats with a power-of-two scale per 128 × 128 block, each with its
+//! scales in `X.scale` (`dequant_model` and `_write_mxfp4_expert_tensor` of `DeepseekV4Model` in `conversion/deepseek.py` of llama.cpp).
 
 use super::method::Method;
 use super::{Form, Found, New, mxfp4};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 
-/// What the name of a class begins with whose checkpoints have such weights, whatever their configuration says.
+/// Prefix of the model classes whose checkpoints have such weights, regardless of their configuration.
 const CLASSES: &str = "DeepseekV4";
 
-/// The name under which [`Method`] knows it; no configuration can have it.
+/// The name of this method in [`Method`]; no configuration can contain it.
 pub(super) const NAME: &str = " of DeepSeek 4";
 
-/// Lengths of the blocks that have one scale.
+/// Lengths of the blocks that share a scale.
 const BLOCKS: [u64; 2] = [128, 128];
 
 impl Method {
-    /// The method of that class of checkpoints, if it follows from the class.
+    /// The method implied by the class of the checkpoint, if any.
     pub(super) fn of_class(class: &str) -> Option<Method> {
         class.starts_with(CLASSES).then(|| Method { name: NAME.to_owned(), ..Method::default() })
     }

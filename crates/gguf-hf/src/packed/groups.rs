@@ -1,11 +1,11 @@
-//! Integers of a few bits in words of 32, with a scale and a zero for each group of inputs.
+//! Low-bit integers packed in 32-bit words, with a scale and a zero point per group of inputs.
 //!
-//! GPTQ and AWQ store the transpose of a weight: a word holds several inputs (GPTQ) or outputs (AWQ). compressed-tensors packs along the
-//! inputs of each output.
+//! GPTQ and AWQ store the transposed weight: a word holds several inputs (GPTQ) or outputs (AWQ). compressed-tensors packs along the inputs of
+//! each output.
 //!
-//! An element is its scale times the difference of integer and zero, in `f32` (`dequant_gptq` and `dequant_packed` in `conversion/base.py`
-//! of llama.cpp). The product of a half-precision scale and such an integer is exact; AutoAWQ and GPTQModel round it to half precision, and so
-//! do we where llama.cpp does not read the format: AWQ, and GPTQ of three bits.
+//! An element is `scale * (integer - zero)` in `f32` (`dequant_gptq` and `dequant_packed` in `conversion/base.py` of llama.cpp). The product of
+//! a half-precision scale and such an integer is exact in `f32`. AutoAWQ and GPTQModel round it to half precision; this module does the same for
+//! the formats that llama.cpp does not read, AWQ and 3-bit GPTQ.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -15,25 +15,25 @@ use gguf_pipeline::Error;
 use super::Decode;
 use super::data::{Data, Numbers};
 
-/// Bits of a word.
+/// Bits per word.
 const WORD: u64 = 32;
 
-/// Where AWQ has the eight columns of a word: column `i` is nibble `AWQ_ORDER[i]`.
+/// The order of the eight columns in an AWQ word: column `i` is nibble `AWQ_ORDER[i]`.
 const AWQ_ORDER: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// Inputs that are handled at once, so that the output is written by cache lines.
+/// Inputs processed at once, chosen so that the output is written in whole cache lines.
 const TILE: u64 = 16;
 
-/// How a transposed weight is packed.
+/// The packing of a transposed weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// A stream of bits down each column. The stored zeros are too small by `zero_offset`.
+    /// A bit stream down each column. Stored zero points are too small by `zero_offset`.
     Gptq { zero_offset: i32 },
-    /// Eight columns in a word, in the order of the kernels of AWQ.
+    /// Eight columns per word, in the order of AWQ's kernels.
     Awq,
 }
 
-/// A weight that is stored transposed, with groups of inputs.
+/// A transposed weight with groups of inputs.
 #[derive(Debug)]
 pub(super) struct Transposed {
     pub(super) order: Order,
@@ -48,17 +48,17 @@ pub(super) struct Transposed {
     pub(super) is_rounded: bool,
 }
 
-/// The group of an input.
+/// The mapping of inputs to groups.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Groups {
-    /// Of so many inputs each, in order; never 0.
+    /// Consecutive groups of this many inputs; never 0.
     Of(u64),
-    /// In a tensor of `I32`.
+    /// Group indices in an `I32` tensor.
     Listed(usize),
 }
 
 impl Groups {
-    /// The groups of some inputs.
+    /// The groups of a range of inputs.
     pub(super) fn of(self, data: Data<'_>, inputs: Range<u64>, n_groups: u64) -> Result<Vec<u64>, Error> {
         match self {
             Groups::Of(len) => {
@@ -79,20 +79,20 @@ impl Groups {
     }
 }
 
-/// An element of a stream of bits that begins in `low` and may end in `high`.
+/// An element of a bit stream that starts in `low` and may end in `high`.
 fn element(low: u32, high: u32, shift: u32, bits: u32) -> i32 {
     let both = u64::from(low) | u64::from(high) << WORD;
     (both >> shift) as i32 & ((1 << bits) - 1)
 }
 
 impl Transposed {
-    /// The words of a row that hold some outputs: of zeros, and of the weights of AWQ.
+    /// The range of words in a row that holds a range of outputs, for zero points and AWQ weights.
     fn words_of(&self, outputs: &Range<u64>) -> Range<u64> {
         let bits = u64::from(self.bits);
         outputs.start * bits / WORD..(outputs.end * bits).div_ceil(WORD)
     }
 
-    /// The element of an output in a row of words that begins with word number `first`.
+    /// Extracts the element of an output from the words of a row, starting at word `first`.
     fn in_row(&self, row: &[u32], first: u64, output: u64) -> i32 {
         let at = output * u64::from(self.bits);
         let place = (at / WORD - first) as usize;
@@ -106,7 +106,7 @@ impl Transposed {
         }
     }
 
-    /// Scales and zeros of some outputs in a group.
+    /// Scales and zero points of a range of outputs in a group.
     fn group(&self, data: Data<'_>, group: u64, outputs: &Range<u64>) -> Result<(Vec<f32>, Vec<i32>), Error> {
         let n = outputs.end - outputs.start;
         let scales = data.numbers(self.scales, group * self.n_outputs + outputs.start, n)?;
@@ -133,7 +133,7 @@ impl Decode for Transposed {
                 place.insert(self.group(data, group, &outputs)?);
             }
         }
-        // The words of these inputs and outputs.
+        // The words of this range of inputs and outputs.
         let (rows, row_words, columns) = match self.order {
             Order::Gptq { .. } => {
                 (inputs.start * bits / WORD..(inputs.end * bits).div_ceil(WORD), self.n_outputs, outputs.clone())
@@ -187,9 +187,9 @@ impl Decode for Transposed {
 pub(super) struct PackedRows {
     pub(super) bits: u32,
     pub(super) words: usize,
-    /// Words of a row.
+    /// Words per row.
     pub(super) row_words: u64,
-    /// Packed along the rows of the weight; without them, the middle of the range.
+    /// Packed along the rows of the weight. If absent, the zero point is the middle of the range.
     pub(super) zeros: Option<usize>,
     pub(super) scales: Numbers,
     pub(super) n_groups: u64,
@@ -201,7 +201,7 @@ impl Decode for PackedRows {
         let per_word = WORD / u64::from(self.bits.max(1));
         let groups = self.groups.of(data, columns.clone(), self.n_groups)?;
         let place = columns.start / per_word..columns.end.div_ceil(per_word);
-        // Whole rows are read at once, with the words that only pad them.
+        // Whole rows are read at once, including padding words.
         let place = if rows.end - rows.start > 1 { 0..self.row_words } else { place };
         let words = data.words(self.words, self.row_words, rows.clone(), place.clone())?;
         let n_rows = rows.end - rows.start;
@@ -235,14 +235,14 @@ impl Decode for PackedRows {
     }
 }
 
-/// Ternary weights, four to a byte: byte row `i` holds rows `i`, `i + n`, `i + 2 n` and `i + 3 n` (BitNet; `dequant_bitnet`).
+/// Ternary weights, four per byte: byte row `i` holds rows `i`, `i + n`, `i + 2 n` and `i + 3 n` (BitNet; `dequant_bitnet`).
 #[derive(Debug)]
 pub(super) struct Ternary {
     pub(super) bytes: usize,
-    /// Rows of bytes.
+    /// Number of byte rows.
     pub(super) n_rows: u64,
     pub(super) columns: u64,
-    /// What the values are divided by.
+    /// The divisor of the values.
     pub(super) scale: Numbers,
 }
 

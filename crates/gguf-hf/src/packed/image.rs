@@ -1,27 +1,27 @@
-//! Floats of eight bits in image models, as ComfyUI stores them: one scale for a tensor, under one of two names.
+//! 8-bit floats in image models, as ComfyUI stores them: one scale per tensor, under one of two names.
 
 use super::{Found, Problem};
 use crate::packed::method::Method;
 
-/// What the names of scales end in, after the name of the tensor less `weight`.
+/// Suffixes of scale names, which replace `weight` in the tensor name.
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
 
-/// The beginning of the name of the tensor that a scale is of: all before `weight`.
+/// The prefix of the tensor name for a scale: everything before `weight`.
 pub(crate) fn scaled_by(name: &str) -> Option<&str> {
     SCALES.iter().find_map(|end| name.strip_suffix(end).filter(|name| name.ends_with('.')))
 }
 
-/// What the names of tensors end in that say nothing about weights: scales of activations, and marks of the format.
+/// Suffixes of tensors that are irrelevant to weights: activation scales and format markers.
 const UNUSED: [&str; 4] = [".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"];
 
 impl Method {
-    /// The method of an image model, which has no configuration.
+    /// The method of image models, which have no configuration.
     pub(crate) fn image() -> Method {
         Method { name: NAME.to_owned(), ..Method::default() }
     }
 }
 
-/// The name under which [`Method`] knows it; no configuration can have it.
+/// The name of this method in [`Method`]; no configuration can contain it.
 pub(super) const NAME: &str = " of images";
 
 /// Finds the tensors with scales.

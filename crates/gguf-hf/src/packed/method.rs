@@ -1,4 +1,4 @@
-//! Which tensors of a checkpoint are packed, by the method that its configuration names.
+//! The quantization method of a checkpoint, read from its configuration, and the packed tensors it implies.
 
 use std::path::Path;
 
@@ -16,37 +16,37 @@ use crate::files;
 use crate::model_plan::{OutType, PlanError};
 use crate::packed::data::Data;
 
-/// The field of `config.json`.
+/// The key in `config.json`.
 const FIELD: &str = "quantization_config";
 
-/// Names of methods that are read, for messages.
+/// Names of the supported methods, for messages.
 const METHODS: &[&str] =
     &["awq", "bitnet", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "mxfp4"];
 
-/// Formats of compressed-tensors.
+/// Supported formats of compressed-tensors.
 const NVFP4_PACKED: &str = "nvfp4-pack-quantized";
 const MXFP4_PACKED: &str = "mxfp4-pack-quantized";
 const MIXED: &str = "mixed-precision";
 
-/// How the weights of a checkpoint are packed.
+/// The packing of a checkpoint's weights.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Method {
-    /// The name; empty where the configuration names no method.
+    /// The name; empty if the configuration names no method.
     pub(super) name: String,
     /// `quantization_config`.
     pub(super) config: Value,
-    /// What `quant_algo` and `quantized_layers` say, of that or of ModelOpt's own file.
+    /// The `quant_algo` and `quantized_layers` fields, from `quantization_config` or ModelOpt's own file.
     pub(super) algorithms: Algorithms,
     pub(super) is_nvfp4: bool,
-    /// The configuration of a model that has queries, keys and values by ranks; otherwise null.
+    /// The configuration of a model that stores queries, keys and values by rank; otherwise null.
     pub(super) by_ranks: Value,
 }
 
 impl Method {
-    /// The method that the files of a folder name.
+    /// Reads the method from the files of a folder.
     ///
     /// # Errors
-    /// When the fields are not of the types that they should have, and for a method that is not known.
+    /// If fields have unexpected types or the method is unknown.
     pub(crate) fn of(dir: &Path, config: &Config) -> Result<Method, Error> {
         if let Some(method) = config.architecture().ok().and_then(Method::of_class) {
             return Ok(method);
@@ -111,8 +111,8 @@ impl Method {
         Ok(method)
     }
 
-    /// `general.file_type` of an output that keeps weights as they are packed, if matrices of other weights get that type. Where the
-    /// experts of a checkpoint in another format are in MXFP4, the reference names them whatever the type.
+    /// The `general.file_type` of an output that keeps packed weights, if matrices of other weights get that type. If the experts of a
+    /// checkpoint in another format are in MXFP4, the reference uses the MXFP4 type regardless of the requested one.
     pub(crate) fn file_type(&self, asked: OutType) -> Option<u32> {
         const MOSTLY_MXFP4_MOE: u32 = 38;
         const MOSTLY_NVFP4: u32 = 39;
@@ -125,13 +125,13 @@ impl Method {
         }
     }
 
-    /// Whether matrices are stored as rows in MXFP4.
+    /// Whether matrices are stored by rows in MXFP4.
     fn has_mxfp4_rows(&self) -> bool {
         let is_packed = self.name == "compressed-tensors" && self.config["format"] == MXFP4_PACKED;
         is_packed || self.config["store_dtype"] == "mxfp4"
     }
 
-    /// The algorithms that tensors are said to be packed with.
+    /// The quantization algorithms in the configuration.
     pub(super) fn algorithms(&self) -> Algorithms {
         self.algorithms.clone()
     }
@@ -168,7 +168,7 @@ impl Method {
         }
     }
 
-    /// A field that is a number; `None` if it is missing, null or -1.
+    /// A numeric field; `None` if it is missing, null or -1.
     fn number(&self, object: &Value, path: &str, name: &str) -> Result<Option<u64>, ConfigError> {
         match &object[name] {
             Value::Null => Ok(None),
@@ -180,7 +180,7 @@ impl Method {
         }
     }
 
-    /// A list of the lengths of blocks.
+    /// A list of block lengths.
     fn blocks(&self, object: &Value, path: &str, name: &str) -> Result<Vec<u64>, ConfigError> {
         let value = &object[name];
         let list = match value {
@@ -195,7 +195,7 @@ impl Method {
         })
     }
 
-    /// FP8 as transformers and vLLM store it, under all names in use: `X_scale_inv`, `X.weight_scale`, `X.qscale_weight` of Mistral.
+    /// FP8 in the layouts of transformers and vLLM, under all names in use: `X_scale_inv`, `X.weight_scale`, and Mistral's `X.qscale_weight`.
     fn fp8(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
         let blocks = self.blocks(&self.config, FIELD, "weight_block_size")?;
         for (index, tensor) in found.tensors() {
@@ -210,7 +210,7 @@ impl Method {
             } else if let Some(before) = name.strip_suffix("qscale_weight").filter(|before| before.ends_with('.')) {
                 format!("{before}weight")
             } else {
-                // Scales of activations and of the cache.
+                // Scales of activations and of the KV cache.
                 const UNUSED: &[&str] = &[
                     ".activation_scale",
                     "_activation_scale",
@@ -241,7 +241,8 @@ impl Method {
         Ok(())
     }
 
-    /// Rows of queries, keys and values, for the scales of a matrix that is stored by ranks. Blocks that predict further tokens have a window.
+    /// Numbers of query, key and value rows, for the scales of a matrix stored by rank. Multi-token prediction blocks use sliding-window
+    /// attention.
     fn rows_by_ranks(&self, scales: &str) -> Result<Option<[u64; 3]>, ConfigError> {
         let Some(block) =
             scales.strip_suffix(".self_attn.qkv_proj.weight_scale_inv").filter(|_| !self.by_ranks.is_null())
@@ -443,7 +444,7 @@ fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> 
     Ok(())
 }
 
-/// FP8 of ModelOpt: one scale for a tensor, or one for each row.
+/// FP8 of ModelOpt: one scale per tensor or per row.
 fn modelopt(found: &mut Found<'_>) -> Result<(), PlanError> {
     for (index, tensor) in found.tensors() {
         if found.gone.contains(&index) {
@@ -486,7 +487,7 @@ fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Whether a field says something.
+/// Whether a field is set to a non-empty value.
 fn is_filled(field: &Value) -> bool {
     match field {
         Value::Null => false,
@@ -502,7 +503,7 @@ fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
         return Err(problem(tensor, format!("has the format {}, expected I32", tensor.dtype)));
     }
     match tensor.shape[..] {
-        // So that numbers of elements can be computed without a thought.
+        // Bounds the dimensions so that element counts cannot overflow.
         [rows, columns] if rows.max(columns) < 1 << 40 && rows.checked_mul(columns).is_some_and(|n| n < 1 << 48) => {
             Ok([rows, columns])
         }
@@ -512,7 +513,7 @@ fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
     }
 }
 
-/// Length of the groups, which fill a row in order.
+/// The length of the groups, which fill a row in order.
 fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u64>) -> Result<u64, PlanError> {
     let len = configured.unwrap_or(n).min(n).max(1);
     match n.div_ceil(len) == n_groups && n.is_multiple_of(len) {
@@ -524,7 +525,7 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
     }
 }
 
-/// Checks that every input has a group that there is.
+/// Checks that the group index of every input exists.
 fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
     const AT_ONCE: u64 = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);
@@ -541,7 +542,7 @@ fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups
     Ok(())
 }
 
-/// The shape that a small tensor holds.
+/// Reads a shape stored in a small tensor.
 fn shape_of(found: &Found<'_>, index: usize, tensor: &SourceTensor) -> Result<[u64; 2], Problem> {
     let width = match (tensor.dtype.name, &tensor.shape[..]) {
         ("I64", [2]) => 8,

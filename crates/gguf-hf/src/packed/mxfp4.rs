@@ -1,5 +1,5 @@
-//! MXFP4, blocks of 32 values with a power of two: as gpt-oss stores it, `X_blocks` with `X_scales`, in matrices that are transposed; and
-//! in rows with `X.weight_scale`, as compressed-tensors and MiMo store it.
+//! MXFP4, blocks of 32 values with a power-of-two scale. gpt-oss stores transposed matrices as `X_blocks` with `X_scales`; compressed-tensors
+//! and MiMo store matrices by rows with `X.weight_scale`.
 
 use gguf_format::GgmlType;
 use gguf_pipeline::plan::TensorPlan;
@@ -9,10 +9,10 @@ use super::{Form, Found, New, expect_shape, problem};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 
-/// Bytes of the values of a block.
+/// Bytes of the values in a block.
 const CODES: u64 = 16;
 
-/// Finds the blocks of a checkpoint.
+/// Finds the MXFP4 weights of a checkpoint.
 pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
     for (codes, tensor) in found.tensors() {
         let Some(name) = tensor.name.strip_suffix("_blocks") else { continue };
@@ -31,7 +31,7 @@ pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
         let columns = n_blocks.checked_mul(Format::MXFP4.len()).ok_or_else(too_large)?;
         let all = n.checked_mul(rows).and_then(|n| n.checked_mul(n_blocks)).filter(|n| *n < 1 << 56);
         let blocks = Blocks { format: Format::MXFP4, codes, scales, n_blocks: all.ok_or_else(too_large)? };
-        // As in the floating-point checkpoint, where the matrices are stored transposed.
+        // As in the floating-point checkpoint, which stores the matrices transposed.
         let shape = vec![n, columns, rows];
         let tensor = SourceTensor { name: name.to_owned(), dtype: Dtype::MXFP4_TRANSPOSED, shape };
         found.gone.extend([codes, scales]);
@@ -40,7 +40,7 @@ pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Finds the blocks of matrices that are stored in rows. `end` is that of the names of the packed weights.
+/// Finds matrices stored by rows. `end` is the name suffix of the packed weights.
 pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanError> {
     for (codes, tensor) in found.tensors() {
         let Some(base) = tensor.name.strip_suffix(end) else { continue };
@@ -58,7 +58,7 @@ pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanErro
     Ok(())
 }
 
-/// Adds blocks of a matrix that is stored in rows, under that name.
+/// Adds the blocks of a matrix stored by rows, under the given name.
 pub(super) fn add_rows(
     found: &mut Found<'_>,
     name: String,
@@ -72,9 +72,9 @@ pub(super) fn add_rows(
     Ok(())
 }
 
-/// Puts the tensors that are stored in rows before all others, by their blocks and the names in the checkpoint, as the reference does
-/// (`_write_mxfp4_experts` in `conversion/mimo.py` and `conversion/kimi_k3.py`), and whole numbers before these
-/// (`generate_extra_tensors` in `conversion/deepseek.py`).
+/// Moves the tensors stored by rows before all others, ordered by block and by name in the checkpoint, as the reference does
+/// (`_write_mxfp4_experts` in `conversion/mimo.py` and `conversion/kimi_k3.py`), and integer tensors before these (`generate_extra_tensors` in
+/// `conversion/deepseek.py`).
 pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
     let place = |tensor: &TensorPlan| {
         let first = tensor.op.inputs().first()?;

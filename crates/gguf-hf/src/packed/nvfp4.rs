@@ -1,7 +1,7 @@
-//! NVFP4 of ModelOpt and of compressed-tensors: two values in a byte, a scale of 8 bits for 16 of them, and one for the tensor.
+//! NVFP4 of ModelOpt and compressed-tensors: two values per byte, an 8-bit scale per 16 values, and one scale per tensor.
 //!
-//! The blocks are GGUF's in another order. The scale of the tensor, and that of the activations it is multiplied with, become tensors of
-//! their own, `X.scale` and `X.input_scale`, unless they are 1 (`_generate_nvfp4_tensors` in `conversion/base.py` of llama.cpp).
+//! GGUF stores the same blocks in a different order. The scale of the tensor and the scale of its activations become the separate tensors
+//! `X.scale` and `X.input_scale`, unless they are 1 (`_generate_nvfp4_tensors` in `conversion/base.py` of llama.cpp).
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ pub(super) struct Scales {
     input: f32,
 }
 
-/// Names of the companions of `X.weight`.
+/// Names of the companion tensors of `X.weight`.
 struct Names {
-    /// The end of the packed weight's name.
+    /// Suffix of the packed weight's name.
     weight: &'static str,
     scale: &'static str,
     input: &'static str,
-    /// Whether the scales divide.
+    /// Whether values are divided by the scales.
     is_inverse: bool,
 }
 
@@ -35,7 +35,7 @@ const MODELOPT: Names = Names { weight: ".weight", scale: ".weight_scale_2", inp
 const COMPRESSED: Names =
     Names { weight: ".weight_packed", scale: ".weight_global_scale", input: ".input_global_scale", is_inverse: true };
 
-/// Finds the blocks of a checkpoint. Weights with other scales are left to the method.
+/// Finds the NVFP4 weights of a checkpoint. Weights with other scales are left to the method.
 pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Problem> {
     let names = if is_compressed { COMPRESSED } else { MODELOPT };
     for (codes, tensor) in found.tensors() {
@@ -48,7 +48,7 @@ pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Pro
             None if is_compressed => found.need(&format!("{base}.weight_scale"), tensor)?,
             None => continue,
         };
-        // Floats of 8 bits have scales for rows or for the tensor.
+        // 8-bit floats have scales per row or per tensor.
         if !is_compressed && tensor.dtype.name != "U8" {
             continue;
         }
@@ -71,16 +71,16 @@ pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Pro
     Ok(())
 }
 
-/// The algorithms that a configuration names, for the whole checkpoint and for parts of it.
+/// The algorithms in a configuration, for the whole checkpoint and for individual modules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Algorithms {
     pub(super) of_all: Option<String>,
-    /// By the names of modules.
+    /// Algorithms by module name.
     pub(super) of_parts: HashMap<String, Option<String>>,
 }
 
 impl Algorithms {
-    /// Those of `quant_algo` and `quantized_layers`.
+    /// Reads `quant_algo` and `quantized_layers`.
     pub(super) fn new(of_all: &Json, layers: &Json) -> Algorithms {
         let text = |value: &Json| value.as_str().map(str::to_owned);
         let of_part = |(name, part): (&String, &Json)| {
@@ -90,13 +90,13 @@ impl Algorithms {
         Algorithms { of_all: text(of_all), of_parts }
     }
 
-    /// Whether tensors may be in NVFP4.
+    /// Whether the checkpoint may contain NVFP4 tensors.
     pub(super) fn name_nvfp4(&self) -> bool {
         let mut of_parts = self.of_parts.values().flatten();
         matches!(self.of_all.as_deref(), Some("NVFP4" | W4A16)) || of_parts.any(|name| name.ends_with("NVFP4"))
     }
 
-    /// Whether a weight is multiplied with activations of 16 bits: the nearest module that is named decides.
+    /// Whether a weight is multiplied with 16-bit activations: the innermost listed module decides.
     fn keeps_activations(&self, weight: &str) -> bool {
         let mut name = weight.strip_suffix(".weight").unwrap_or(weight);
         loop {
@@ -111,14 +111,13 @@ impl Algorithms {
     }
 }
 
-/// The algorithm that leaves activations as they are.
+/// The algorithm that does not quantize activations.
 const W4A16: &str = "W4A16_NVFP4";
 
-/// Puts the tensors in NVFP4 before all others, each with its scales behind it, in the order of the reference. The result are key-values about them, by
-/// name.
+/// Moves the NVFP4 tensors before all others, each followed by its scales, in the reference's order. Returns key-values about them, by name.
 ///
-/// The tensors of experts come where the last of them is stored if the configuration has their number under one of the names that the
-/// reference knows, otherwise behind all others in NVFP4.
+/// Expert tensors are placed where the last expert is stored if the configuration has the number of experts under a name known to the reference,
+/// otherwise after all other NVFP4 tensors.
 pub(super) fn arrange(
     scales: &HashMap<String, Scales>,
     algorithms: &Algorithms,
@@ -175,7 +174,7 @@ pub(super) fn arrange(
     ]
 }
 
-/// Whether scales are 1, as closely as the reference looks: one (`_scale_is_trivial`), or those of experts (`numpy.allclose`).
+/// Whether scales are 1, with the reference's tolerance: a single scale (`_scale_is_trivial`) or the scales of experts (`numpy.allclose`).
 fn is_trivial(scales: &[f32]) -> bool {
     match scales {
         [scale] => (f64::from(*scale) - 1.0).abs() < 1e-6,
@@ -183,7 +182,7 @@ fn is_trivial(scales: &[f32]) -> bool {
     }
 }
 
-/// The name of a tensor of one expert without the expert's number.
+/// The tensor name of an expert without the expert's index.
 fn without_number(name: &str) -> String {
     let Some((before, rest)) = name.split_once(".experts.") else { return name.to_owned() };
     match rest.split_once('.') {
@@ -241,8 +240,8 @@ mod tests {
         assert_eq!(without_number("model.layers.0.mlp.up_proj.weight"), "model.layers.0.mlp.up_proj.weight");
     }
 
-    /// Two experts and a matrix in NVFP4 behind a plain tensor; experts come where the last of them is stored, or last where the
-    /// configuration does not have their number under a name that the reference knows.
+    /// Two experts and an NVFP4 matrix after a plain tensor. The experts are placed where the last of them is stored, or last if the
+    /// configuration does not have their number under a name known to the reference.
     #[test]
     fn order_and_scales_are_those_of_the_reference() {
         let input = |index, name: &str| Input { index, name: name.to_owned(), ty: GgmlType::NVFP4 };

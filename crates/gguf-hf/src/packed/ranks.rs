@@ -1,7 +1,7 @@
-//! Queries, keys and values of MiMo V2 in one matrix of 8-bit floats, as the processes of a distributed run had it.
+//! Queries, keys and values of MiMo V2 in one matrix of 8-bit floats, in the layout of tensor-parallel ranks.
 //!
-//! The rows of a rank follow each other: its queries, its keys, its values. Blocks of 128 rows begin anew with each rank, so that the last of
-//! a rank may be shorter. Decoded, the queries of all ranks come first, then all keys and all values (`_tp_aware_qkv_dequant` in
+//! The rows of a rank are contiguous: queries, keys, values. Blocks of 128 rows restart at each rank, so the last block of a rank may be
+//! shorter. The decoded matrix has the queries of all ranks first, then all keys, then all values (`_tp_aware_qkv_dequant` in
 //! `conversion/mimo.py` of llama.cpp).
 
 use core::ops::Range;
@@ -16,21 +16,21 @@ use crate::model_plan::PlanError;
 /// Rows and columns of a block.
 const BLOCK: u64 = 128;
 
-/// A matrix that is stored by ranks.
+/// A matrix stored by rank.
 #[derive(Debug)]
 pub(super) struct Ranks {
     values: Numbers,
     scales: Numbers,
     columns: u64,
-    /// Scales of a row.
+    /// Scales per row.
     row_scales: u64,
     n_ranks: u64,
-    /// Queries, keys and values of a rank; none is 0.
+    /// Query, key and value rows per rank; none is 0.
     parts: [u64; 3],
 }
 
 impl Ranks {
-    /// Finds out the number of ranks, 8 or 4, by the number of scales. `sizes` are the rows of queries, keys and values.
+    /// Infers the number of ranks, 8 or 4, from the number of scales. `sizes` are the numbers of query, key and value rows.
     pub(super) fn new(
         weight: (usize, &SourceTensor),
         of_weight: (usize, &SourceTensor),
@@ -68,7 +68,7 @@ impl Ranks {
         Ok(Ranks { values, scales, columns, row_scales, n_ranks, parts: sizes.map(|n| n / n_ranks) })
     }
 
-    /// The rank of a decoded row, and its row there.
+    /// Maps a decoded row to its rank and its row within the rank.
     fn stored(&self, row: u64) -> (u64, u64) {
         let (mut first, mut first_of_rank) = (0, 0);
         for part in self.parts {

@@ -1,6 +1,6 @@
-//! Numbers with scales: floats and integers of eight bits, each multiplied by the scale of its tensor, row or block.
+//! 8-bit floats and integers, each multiplied by the scale of its tensor, row or block.
 //!
-//! The rules are those of `dequant_simple` in `conversion/base.py` of llama.cpp: both become `f32`, then one multiplication.
+//! The arithmetic follows `dequant_simple` in `conversion/base.py` of llama.cpp: convert both to `f32`, then multiply once.
 
 use core::ops::Range;
 
@@ -9,40 +9,40 @@ use gguf_pipeline::Error;
 use super::data::{Data, Numbers};
 use super::{Decode, dims};
 
-/// A tensor of numbers with scales.
+/// A tensor of scaled numbers.
 #[derive(Debug)]
 pub(super) struct Scaled {
     pub(super) values: Numbers,
     pub(super) scale: Option<Scale>,
     /// Length of a row.
     pub(super) columns: u64,
-    /// What the products are multiplied by.
+    /// The scales to multiply by.
     pub(super) factor: Option<f32>,
 }
 
-/// The scales of a tensor, and which of them an element has.
+/// The scales of a tensor, and their mapping to its elements.
 #[derive(Debug)]
 pub(super) struct Scale {
     pub(super) at: Numbers,
-    /// All dimensions of the tensor but the last, outermost first.
+    /// All dimensions of the tensor except the last, outermost first.
     rows: Vec<Step>,
     last: Step,
 }
 
-/// How the scales go along a dimension of the tensor.
+/// The layout of the scales along one dimension of the tensor.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     /// Length of the dimension.
     len: u64,
-    /// Elements that have one scale; never 0.
+    /// Elements per scale; never 0.
     block: u64,
-    /// Scales from one block to the next; 0 where all have the same.
+    /// Stride between the scales of adjacent blocks; 0 if all blocks share one scale.
     stride: u64,
 }
 
 impl Scale {
-    /// Lays scales out over a tensor: the last dimensions of the scales have blocks of those lengths, if any are given, and missing
-    /// dimensions are missing at the end. `Err` says what shape the scales should have.
+    /// Maps scales to a tensor. `blocks`, if any, are the block lengths of the last dimensions of the scales. If the scales have fewer
+    /// dimensions than the tensor, the trailing dimensions are missing. `Err` explains why the shape of the scales does not match.
     pub(super) fn new(at: Numbers, shape: &[u64], scales: &[u64], blocks: &[u64]) -> Result<Scale, String> {
         let wrong = || {
             let blocks = if blocks.is_empty() { String::new() } else { format!(" in blocks of {}", dims(blocks)) };
@@ -76,7 +76,7 @@ impl Scale {
         Ok(Scale { at, rows: steps, last })
     }
 
-    /// The number of the first scale of a row.
+    /// The index of the first scale of a row.
     fn of_row(&self, mut row: u64) -> u64 {
         let mut first = 0;
         for step in self.rows.iter().rev() {
@@ -87,7 +87,7 @@ impl Scale {
         first
     }
 
-    /// Multiplies the values of some rows, or of a part of one, by their scales.
+    /// Multiplies the values of several rows, or part of one row, by their scales.
     fn apply(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, values: &mut [f32]) -> Result<(), Error> {
         let in_row = |column: u64| column / self.last.block * self.last.stride;
         let (first_column, last_column) = (in_row(columns.start), in_row(columns.end.saturating_sub(1)));
@@ -103,7 +103,7 @@ impl Scale {
                 values.iter_mut().for_each(|value| *value *= scale);
                 continue;
             }
-            // The first block may be cut.
+            // The first block may be partial.
             let cut = self.last.block - columns.start % self.last.block;
             let (head, tail) = values.split_at_mut(values.len().min(usize::try_from(cut).unwrap_or(usize::MAX)));
             let blocks = tail.chunks_mut(usize::try_from(self.last.block).unwrap_or(usize::MAX));
@@ -117,7 +117,7 @@ impl Scale {
 
 impl Decode for Scaled {
     fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        // Whole rows, or a part of one: in both cases they follow each other.
+        // Whole rows or part of one row; contiguous in both cases.
         data.numbers_into(self.values, rows.start * self.columns + columns.start, out)?;
         if let Some(scale) = &self.scale {
             scale.apply(data, rows, columns, out)?;

@@ -7,15 +7,15 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::config::Config;
 
-/// A tensor to write: name, format and shape. Its data are zeros, except for what `data` says.
+/// A tensor to write: name, format and shape. Its data are zeros unless `data` contains others.
 type Spec = (String, &'static str, Vec<u64>);
 
-/// Bytes of a tensor.
+/// Size of a tensor in bytes.
 fn n_bytes(dtype: &str, shape: &[u64]) -> usize {
     Dtype::from_name(dtype).unwrap().tensor_bytes(shape).unwrap() as usize
 }
 
-/// The data that tensors of a name have to have.
+/// The data required by tensors with a given name.
 fn data(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0; n_bytes(dtype, shape)];
     let content: Vec<u8> = match name {
@@ -30,7 +30,7 @@ fn data(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
 const STATE: &[u8] =
     br#"{"blocksize": 64, "dtype": "bfloat16", "shape": [16, 64], "nested_blocksize": 8, "nested_offset": 0.5}"#;
 
-/// Opens a checkpoint of those tensors; an error is its text.
+/// Opens a checkpoint with these tensors; returns errors as text.
 fn open(quantization: &Json, tensors: &[Spec]) -> Result<Vec<SourceTensor>, String> {
     let dir = tempfile::tempdir().unwrap();
     let list: Vec<_> = tensors.iter().map(|(n, d, s)| (n.as_str(), *d, s.as_slice(), data(n, d, s))).collect();
@@ -45,7 +45,7 @@ fn open_in(dir: &Path, quantization: &Json) -> Result<Weights, String> {
     Weights::open(dir, checkpoint, &method).map_err(|e| e.to_string())
 }
 
-/// All values of a tensor, read in one piece, and again in pieces of `at_once` values.
+/// Reads all values of a tensor in one piece and again in pieces of `at_once` values.
 fn values(weights: &Weights, index: usize, at_once: usize) -> Vec<f32> {
     let n = weights.tensors()[index].shape.iter().product::<u64>() as usize;
     let decode = |bytes: &[u8]| {
@@ -63,7 +63,7 @@ fn values(weights: &Weights, index: usize, at_once: usize) -> Vec<f32> {
     decode(&whole)
 }
 
-/// Outputs of the packages that define the formats; `tests/packed/record.py` says how they were made.
+/// Outputs of the packages that define the formats; `tests/packed/record.py` describes how they were recorded.
 #[test]
 fn recorded_values_are_those_of_the_packages() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/packed");
@@ -108,7 +108,7 @@ fn recorded_values_are_those_of_the_packages() {
     }
 }
 
-/// A sound checkpoint of each kind, and the tensors that it can do without or that may be longer.
+/// A valid checkpoint of each kind, and its tensors that are optional or may be longer.
 fn sound() -> Vec<(&'static str, Json, Vec<Spec>, &'static [&'static str])> {
     let t = |name: &str, dtype, shape: &[u64]| (format!("w.{name}"), dtype, shape.to_vec());
     let gptq = |bits: u64| json!({"quant_method": "gptq", "bits": bits, "group_size": 32});
@@ -247,7 +247,7 @@ fn companions_that_are_missing_or_do_not_fit_are_named() {
                 tensors[i] = (name.clone(), dtype, shape);
                 tensors
             };
-            // Without the tensor by which a weight is known to be packed, it is not.
+            // Without the tensor that marks a weight as packed, the weight is not packed.
             let is_mark = ["w.qweight", "w.weight_packed", "w.up_blocks"].contains(&name.as_str());
             if !optional.contains(&name.as_str()) && !is_mark {
                 let mut tensors = tensors.clone();
@@ -255,7 +255,7 @@ fn companions_that_are_missing_or_do_not_fit_are_named() {
                 refused(format!("without {name}"), &tensors);
             }
             refused(format!("{name} of I16"), &replaced("I16", shape.clone()));
-            // Two dimensions of scales with blocks may reach beyond three of a weight.
+            // The two dimensions of block scales may extend beyond the three of a weight.
             if (kind, name.as_str()) != ("fp8 in blocks", "w.weight") {
                 refused(format!("{name} with a dimension more"), &replaced(dtype, [&[3], shape.as_slice()].concat()));
             }
@@ -263,7 +263,7 @@ fn companions_that_are_missing_or_do_not_fit_are_named() {
                 for len in [0, shape[axis].saturating_sub(1), shape[axis] + 1, shape[axis] * 3] {
                     let mut shape = shape.clone();
                     let is_same = std::mem::replace(&mut shape[axis], len) == len;
-                    // Scales of blocks may reach beyond the weight; the weight of one scale may have any shape.
+                    // Block scales may extend beyond the weight; a weight with a single scale may have any shape.
                     let fits = match (kind, name.as_str()) {
                         ("fp8 in blocks", "w.weight_scale_inv") => len > 1,
                         ("fp8 in blocks", "w.weight") => len.div_ceil([8, 32][axis]) <= 2,
@@ -420,9 +420,9 @@ fn names_order_and_what_is_said() {
 
 #[test]
 fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
-    // Values 0 to 15, again and again.
+    // Values 0 to 15, repeated.
     let codes: Vec<u8> = (0..64).map(|i| (i % 8 * 2) | (i % 8 * 2 + 1) << 4).collect();
-    // The format in the configuration, that of the scales, ours, the scales, and of the first block its length, scales and first code.
+    // Format in the configuration, format of the scales, output format, scales; then of the first block: size, scales and first code.
     let nvfp4 = ("nvfp4-pack-quantized", "F8_E4M3", "NVFP4", vec![0x81, 2, 3, 0xFF, 5, 6, 7, 8]);
     let mxfp4 = ("mxfp4-pack-quantized", "U8", "MXFP4", vec![0x81, 2, 3, 0xFF]);
     for ((packed, dtype, format, scales), n_bytes, first, code) in
@@ -442,7 +442,7 @@ fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
         let mut whole = vec![0; n_blocks * n_bytes];
         weights.read(0, 0, &mut whole).unwrap();
         assert_eq!(&whole[..first.len()], first, "{format}");
-        // Value `j` and the one half a group further on.
+        // Value `j` and the value half a group after it.
         let half = if format == "NVFP4" { 8 } else { 16 };
         let expected: Vec<u8> = (0..n_bytes - first.len())
             .map(|place| {
@@ -462,10 +462,10 @@ fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
     }
 }
 
-/// A matrix of the numbers of its rows, and scales that are the numbers of their blocks, for four ranks.
+/// A matrix whose elements are row numbers, and scales that are block numbers, for four ranks.
 #[test]
 fn rows_of_ranks_come_together() {
-    // A rank has 256 queries, 32 keys and 16 values, in blocks of 128, 128 and 48 rows.
+    // A rank has 256 query rows, 32 key rows and 16 value rows, in blocks of 128, 128 and 48 rows.
     let rows = 4 * (256 + 32 + 16);
     let mut weight = vec![0x38u8; rows as usize * 2];
     weight[0] = 0x40;

@@ -1,7 +1,6 @@
-//! Base64, in which vocabularies keep bytes.
+//! Base64 decoding, for vocabularies that store bytes.
 
-/// The bytes that a text stands for in the usual alphabet; `None` where it is not base64. Padding may be missing, and bits that are
-/// left over do not count.
+/// Decodes base64 in the standard alphabet; `None` if the text is invalid. Padding is optional, and leftover bits are ignored.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);

@@ -1,5 +1,5 @@
-//! BERT's way to tokenize: its normalizer, its pre-tokenizer, and WordPiece, which takes the longest piece that a word begins with,
-//! then the longest that the rest begins with, and so on.
+//! BERT's tokenization: its normalizer, its pre-tokenizer, and WordPiece, which repeatedly takes the longest piece at the start of the remaining
+//! word.
 //!
 //! It follows `BertNormalizer`, `BertPreTokenizer` and `WordPiece` of Hugging Face's `tokenizers` library (0.22).
 
@@ -17,13 +17,13 @@ use super::{Folder, MAX_VOCAB, StepProblem};
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
-/// What stands before pieces that continue a word.
+/// The prefix of pieces that continue a word.
 const PREFIX: &str = "##";
 
-/// Longer words are unknown, unless the model says otherwise.
+/// The default maximum word length; longer words are unknown.
 const MAX_WORD: usize = 100;
 
-/// Normalizes a text as the fields of a `BertNormalizer` say.
+/// Normalizes a text according to the fields of a `BertNormalizer`.
 pub(crate) fn normalize(step: &Json, text: &str) -> Result<String, StepProblem> {
     let flag = |name: &str| step.get(name).and_then(Json::as_bool);
     let mut text = text.to_owned();
@@ -55,19 +55,19 @@ pub(crate) fn normalize(step: &Json, text: &str) -> Result<String, StepProblem> 
     Ok(text)
 }
 
-/// A text without the marks that take no space of their own.
+/// Removes the nonspacing marks of a text.
 pub(crate) fn strip_accents(text: &str) -> Result<String, StepProblem> {
     let marks = class_of_chars(&MARKS, r"\p{Mn}")?;
     Ok(text.chars().filter(|c| !is_match(marks, *c)).collect())
 }
 
-/// Compiled classes of characters: a tokenizer normalizes all of its added tokens.
+/// Compiled character classes, cached because a tokenizer normalizes all of its added tokens.
 type Class = OnceLock<Result<Regex, StepProblem>>;
 
-/// Control characters, and characters of formats and private use.
+/// Control, format and private-use characters.
 static OTHER: Class = OnceLock::new();
 
-/// Marks that take no space of their own.
+/// Nonspacing marks.
 static MARKS: Class = OnceLock::new();
 
 fn class_of_chars(class: &'static Class, pattern: &str) -> Result<&'static Regex, StepProblem> {
@@ -78,13 +78,13 @@ fn is_match(regex: &Regex, c: char) -> bool {
     regex.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false)
 }
 
-/// Whether a character is one of those that Chinese is written with.
+/// Whether a character is a CJK ideograph.
 fn is_chinese(c: char) -> bool {
     matches!(u32::from(c), 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x2a6df | 0x2a700..=0x2b81f
         | 0x2b920..=0x2ceaf | 0x2f800..=0x2fa1f)
 }
 
-/// Appends the ids of the pieces of a word: those of `vocab`, or the unknown token for the whole word.
+/// Appends the ids of a word's pieces in `vocab`, or the unknown token for the whole word.
 pub(crate) fn encode(
     model: &Model,
     vocab: &HashMap<&str, u32>,
@@ -119,11 +119,11 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// The vocabulary of older models: one token a line.
+/// The vocabulary file of older models, with one token per line.
 pub(crate) const FILE: &str = "vocab.txt";
 
-/// What `transformers` makes of a [`FILE`] (`BertConverter` in convert_slow_tokenizer.py). The class of the tokenizer adds its special
-/// tokens, and sets the fields of the normalizer.
+/// Converts a [`FILE`] as `transformers` does (`BertConverter` in convert_slow_tokenizer.py). The tokenizer class adds its special tokens and
+/// sets the fields of the normalizer.
 pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, FolderError> {
     let n_lines = text.lines().count();
     if n_lines as u64 > MAX_VOCAB {
@@ -153,8 +153,8 @@ pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, Fold
     serde_json::from_value(document).map_err(|source| FolderError::Json { file: folder.dir.join(FILE), source })
 }
 
-/// What llama.cpp has in place of a token that is no control token: with U+2581 before the start of a word, and nothing before what
-/// continues one (`BertModel.set_vocab`).
+/// llama.cpp's form of a token that is not a control token: U+2581 before tokens that start a word, and no prefix for continuations
+/// (`BertModel.set_vocab`).
 pub(crate) fn phantom_space(token: &str) -> String {
     match token.strip_prefix(PREFIX) {
         Some(rest) => rest.to_owned(),

@@ -1,9 +1,9 @@
-//! An encoder that gives the ids Hugging Face's `tokenizers` library gives, as far as converting needs: the
-//! vocabulary with the tokens that the configuration adds, the encoding of one text with special tokens (whose hash names
-//! the pre-tokenizer), and the text of a token.
+//! An encoder that returns the same ids as Hugging Face's `tokenizers` library, limited to the needs of conversion: the vocabulary with the
+//! tokens added by the configuration, the encoding of one text with special tokens (whose hash identifies the pre-tokenizer), and the text of a
+//! token.
 //!
-//! It follows `AddedVocabulary` and `BPE` of that library (0.22), and the start of `PreTrainedTokenizerFast` of
-//! `transformers` (4.57), which adds tokens by the settings (see [`super::class`]).
+//! It follows `AddedVocabulary` and `BPE` of that library (0.22), and the initialization of `PreTrainedTokenizerFast` in `transformers` (4.57),
+//! which adds tokens from the settings (see [`super::class`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::{Folder, Stage, StepProblem, TokenizerWarning, bert};
 use crate::config::shortened;
 use crate::folder_error::FolderError;
 
-/// A tokenizer, ready to be asked.
+/// A loaded tokenizer.
 pub(crate) struct Tokenizer<'a> {
     json: &'a TokenizerJson,
     /// The model's own vocabulary.
@@ -26,12 +26,12 @@ pub(crate) struct Tokenizer<'a> {
     settings: Settings,
 }
 
-/// The added tokens. A token that is added again with other flags gets those, but is still looked for as at first.
+/// The added tokens. Adding a token again replaces its flags, but not the way it is matched.
 #[derive(Default)]
 struct Added {
     ids: HashMap<String, u32>,
     by_id: BTreeMap<u32, AddedToken>,
-    /// Text and whether it is looked for in the normalized text.
+    /// Text, and whether it is matched against the normalized text.
     patterns: Vec<(String, bool)>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Tokenizer<'a> {
         Ok(tokenizer)
     }
 
-    /// Adds tokens. One that the vocabulary has keeps its id, others are numbered on from the end.
+    /// Adds tokens. Tokens in the vocabulary keep their id; others get consecutive ids from the end.
     fn add(&mut self, tokens: &[AddedToken]) {
         let base_len = u32::try_from(self.base.len()).unwrap_or(u32::MAX);
         let after = self.added.by_id.keys().next_back().map_or(0, |max| max.saturating_add(1));
@@ -85,31 +85,31 @@ impl<'a> Tokenizer<'a> {
         self.added.ids.get(token).or_else(|| self.base.get(token)).copied()
     }
 
-    /// Every token and its id. Where an added token got the id of one that the vocabulary has, that comes last.
+    /// All tokens and their ids. If an added token has the id of a token in the vocabulary, the latter comes last.
     pub(crate) fn vocab(&self) -> impl Iterator<Item = (&str, u32)> {
         let base = self.json.model.vocab.0.iter().map(|(token, id)| (token.as_str(), *id));
         self.added.by_id.iter().map(|(id, token)| (token.content.as_str(), *id)).chain(base)
     }
 
-    /// The added tokens by their ids.
+    /// The added tokens, ordered by id.
     pub(crate) fn added(&self) -> impl Iterator<Item = (u32, &AddedToken)> {
         self.added.by_id.iter().map(|(id, token)| (*id, token))
     }
 
-    /// The added token of this id and text.
+    /// The added token with this id and text.
     pub(crate) fn added_token(&self, id: u32, text: &str) -> Option<&AddedToken> {
         self.added.by_id.get(&id).filter(|token| token.content == text)
     }
 
-    /// The ids of the special tokens that the configuration names.
+    /// The ids of the special tokens in the configuration.
     pub(crate) fn special_ids(&self) -> BTreeSet<u32> {
         self.settings.specials.iter().filter_map(|(_, text)| self.id(text)).collect()
     }
 
-    /// The ids of a text, with the special tokens that the post-processor puts around it.
+    /// Encodes a text, including the special tokens of the post-processor.
     ///
     /// # Errors
-    /// The step which cannot be carried out.
+    /// If a step is not supported or fails.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, StepProblem> {
         let merges = Merges::new(self);
         let is_word_piece = self.json.model.kind.as_deref() == Some("WordPiece");
@@ -162,8 +162,8 @@ impl<'a> Tokenizer<'a> {
         step
     }
 
-    /// Cuts the added tokens out of a text: those looked for in the normalized text or the others. The leftmost, and of
-    /// those the longest, counts.
+    /// Splits a text at the added tokens that are matched against the normalized text (or at the others). The leftmost match takes precedence,
+    /// then the longest.
     fn cut_added(
         &self,
         text: &str,
@@ -175,7 +175,7 @@ impl<'a> Tokenizer<'a> {
         for (pattern, _) in self.added.patterns.iter().filter(|(_, n)| *n == normalized) {
             let Some(id) = self.id(pattern).filter(|_| pattern.len() <= MAX_TEXT) else { continue };
             let pattern = normalize(pattern)?;
-            // Longer than the text, it cannot be in it.
+            // A pattern longer than the text cannot match.
             if !pattern.is_empty() && pattern.len() <= text.len() {
                 lengths.insert(pattern.len());
                 patterns.entry(pattern).or_insert(id);
@@ -219,13 +219,13 @@ impl<'a> Tokenizer<'a> {
         let Some((bos, eos)) = &self.settings.around else {
             return post_process(&self.json.post_processor, ids, 0);
         };
-        // A token that there is not is the unknown one.
+        // A missing token is replaced by the unknown token.
         let unk = self.settings.specials.iter().find(|(k, _)| *k == "unk").and_then(|(_, text)| self.id(text));
         let id = |token: &Option<String>| token.as_deref().and_then(|t| self.id(t).or(unk));
         Ok(id(bos).into_iter().chain(ids).chain(id(eos)).collect())
     }
 
-    /// The text that a single token stands for, as the decoder of the file gives it.
+    /// Decodes a single token with the decoder of the file.
     pub(crate) fn decode(&self, token: &str) -> Result<String, StepProblem> {
         if self.json.decoder.is_null() {
             return Ok(token.to_owned());
@@ -275,12 +275,12 @@ fn post_process(step: &Json, ids: Vec<u32>, depth: u32) -> Result<Vec<u32>, Step
     }
 }
 
-/// Carries out a decoder on one token.
+/// Applies a decoder to one token.
 fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem> {
     let field = |name: &str| step.get(name).and_then(Json::as_str).unwrap_or("");
     match kind(step) {
         Some("ByteLevel") => {
-            // Only a token that is wholly of such characters stands for bytes.
+            // A token represents bytes only if all of its characters do.
             if let Some(bytes) = text.chars().map(char_byte).collect::<Option<Vec<u8>>>() {
                 *text = String::from_utf8_lossy(&bytes).into_owned();
             }
@@ -305,7 +305,7 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem>
             }
         }
         Some("WordPiece") => {
-            // A single token can change only by cleaning up.
+            // For a single token, only the cleanup has an effect.
             if step.get("cleanup").and_then(Json::as_bool).unwrap_or(true) {
                 *text = clean_up_pieces(text);
             }
@@ -345,19 +345,19 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem>
     Ok(())
 }
 
-/// The longest that decoding may make this text; no decoder in use makes one longer at all but for replaced characters.
+/// The maximum length of the decoded text. Decoders in use lengthen a text only by replacement characters.
 fn most(text: &str) -> usize {
     text.len().saturating_mul(4).saturating_add(64)
 }
 
-/// What `clean_up_tokenization_spaces` does to a decoded text.
+/// Applies `clean_up_tokenization_spaces` to a decoded text.
 pub(crate) fn clean_up(text: &str) -> String {
     [" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"]
         .iter()
         .fold(text.to_owned(), |text, found| text.replace(found, found.trim()))
 }
 
-/// What the decoder of WordPiece does to a text.
+/// Applies the cleanup of the WordPiece decoder.
 fn clean_up_pieces(text: &str) -> String {
     const WORDS: [(&str, &str); 11] = [
         (" .", "."),
@@ -375,7 +375,7 @@ fn clean_up_pieces(text: &str) -> String {
     WORDS.iter().fold(text.to_owned(), |text, (found, put)| text.replace(found, put))
 }
 
-/// The merges by the ids of their parts: rank and id of the result.
+/// The merges by the ids of their parts: rank and resulting id.
 struct Merges<'t, 'a> {
     tokenizer: &'t Tokenizer<'a>,
     ranks: HashMap<(u32, u32), (u32, u32)>,
@@ -389,7 +389,7 @@ impl<'t, 'a> Merges<'t, 'a> {
         let base = |token: &str| tokenizer.base.get(token).copied();
         for (rank, (left, right)) in (0u32..).zip(tokenizer.json.merges()) {
             let merged = format!("{left}{}", right.strip_prefix(prefix).unwrap_or(right));
-            // A merge of tokens that the vocabulary lacks can never be reached.
+            // A merge with a token outside of the vocabulary is unreachable.
             if let (Some(left), Some(right), Some(merged)) = (base(left), base(right), base(&merged)) {
                 ranks.insert((left, right), (rank, merged));
             }
@@ -406,7 +406,7 @@ impl<'t, 'a> Merges<'t, 'a> {
             return Ok(());
         }
         let mut symbols = self.symbols(word)?;
-        // Merges the pair of the lowest rank, of equal ones the first, until there is none. Words are short.
+        // Merges the pair with the lowest rank, leftmost first, until none is left. Words are short.
         loop {
             let pairs = symbols.iter().zip(symbols.iter().skip(1)).enumerate();
             let ranked = pairs.filter_map(|(i, (l, r))| self.ranks.get(&(*l, *r)).map(|(rank, id)| (*rank, i, *id)));
@@ -420,7 +420,7 @@ impl<'t, 'a> Merges<'t, 'a> {
         Ok(())
     }
 
-    /// The ids of the characters of a word; of one that is not a token those of its bytes, or of the unknown token.
+    /// The ids of the characters of a word; a character that is not a token becomes its byte tokens or the unknown token.
     fn symbols(&self, word: &str) -> Result<Vec<u32>, StepProblem> {
         let (base, model) = (&self.tokenizer.base, &self.tokenizer.json.model);
         let mut symbols = Vec::new();
@@ -463,7 +463,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The ids that a tokenizer of this model (over defaults), these added tokens and this normalizer gives.
+    /// Encodes a text with this model (over defaults), these added tokens and this normalizer.
     fn encode(model: Json, added: Json, normalizer: Json, text: &str) -> Vec<u32> {
         let mut json = json!({"added_tokens": added, "normalizer": normalizer, "model": {
             "type": "BPE",

@@ -1,5 +1,4 @@
-//! What the tokenizer classes of `transformers` (4.57) add to the files: special tokens that the settings do not mention,
-//! and a post-processor of their own.
+//! Rules of the tokenizer classes of `transformers` (4.57) beyond the files: default special tokens and post-processors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,21 +11,21 @@ use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
-/// A class of tokenizers.
+/// A tokenizer class.
 struct Class {
-    /// Its name, without `Fast`.
+    /// The name without `Fast`.
     name: &'static str,
-    /// The model types (`model_type` in `config.json`) that use it when no class is named.
+    /// The model types (`model_type` in `config.json`) that use the class by default.
     model_types: &'static [&'static str],
-    /// Its special tokens, where the settings say nothing of them.
+    /// Default special tokens.
     tokens: &'static [(&'static str, &'static str)],
-    /// For a class that replaces the post-processor: whether it puts a BOS before the text by itself.
+    /// For a class that replaces the post-processor: whether it adds a BOS token by default.
     adds_bos: Option<bool>,
 }
 
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The classes with rules of their own; the others have no defaults and leave the post-processor alone.
+/// The classes with rules; other classes have no defaults and keep the post-processor.
 const CLASSES: [Class; 11] = [
     Class {
         name: "LlamaTokenizer",
@@ -97,30 +96,30 @@ const ROBERTA_TOKENS: &[(&str, &str)] = &[
     ("mask", "<mask>"),
 ];
 
-/// The settings of a tokenizer, as its class takes them.
+/// The settings of a tokenizer, as interpreted by its class.
 pub(crate) struct Settings {
-    /// Special tokens, in the order in which they are added where they are missing: what for, text.
+    /// Special tokens by kind, in the order in which missing ones are added.
     pub(crate) specials: Vec<(&'static str, String)>,
     /// Tokens to add, in order.
     pub(crate) added: Vec<AddedToken>,
-    /// The tokens that the class puts around every text, when it replaces the post-processor.
+    /// The tokens that the class adds around every text, if it replaces the post-processor.
     pub(crate) around: Option<(Option<String>, Option<String>)>,
-    /// The setting that replaces the one of a lone `ByteLevel` pre-tokenizer.
+    /// Overrides the setting of a lone `ByteLevel` pre-tokenizer.
     pub(crate) add_prefix_space: Option<bool>,
-    /// The fields that the classes of BERT set in its normalizer.
+    /// The normalizer fields that BERT's classes set.
     pub(crate) normalizer: Option<Map<String, Json>>,
 }
 
-/// The kinds of special tokens, in the order in which they are added.
+/// The kinds of special tokens, in the order in which missing ones are added.
 const KINDS: [&str; 11] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask", "prefix", "middle", "suffix", "eot"];
 
 impl Settings {
-    /// Reads the settings of the folder; `in_file` are the added tokens of its `tokenizer.json`.
+    /// Reads the settings of the folder; `in_file` contains the added tokens of its `tokenizer.json`.
     pub(crate) fn read(folder: &Folder, in_file: &[AddedToken]) -> Result<Settings, FolderError> {
         let mut settings = folder.tokenizer_config.as_object().cloned().unwrap_or_default();
         let lists_added = settings.contains_key("added_tokens_decoder");
         if !lists_added {
-            // As older versions left it: a file of special tokens comes before the settings.
+            // Older versions wrote a file of special tokens, which takes precedence over the settings.
             let map = read_json(&folder.dir, "special_tokens_map.json")?.unwrap_or_default();
             for (key, value) in map.as_object().into_iter().flatten() {
                 settings.insert(key.clone(), value.clone());
@@ -169,7 +168,7 @@ impl Settings {
             if !seen.insert(text) {
                 continue;
             }
-            // A token may be given with its flags instead of as a text.
+            // A token may be an object with flags instead of a string.
             let full = settings.get(&format!("{kind}_token")).filter(|t| t.is_object());
             let full = full.and_then(|t| serde_json::from_value::<AddedToken>(t.clone()).ok());
             if known.contains(text) || (full.is_none() && in_file.contains(text.as_str())) {
@@ -186,7 +185,7 @@ impl Settings {
         let around = class.and_then(|c| c.adds_bos).map(|adds_bos| {
             (text("bos").filter(|_| adds("bos", adds_bos)), text("eos").filter(|_| adds("eos", false)))
         });
-        // The class of Llama leaves the setting unset, which changes nothing.
+        // Llama's class leaves the setting unset, which has no effect.
         let unset = class.is_none_or(|c| c.name != "LlamaTokenizer").then_some(false);
         let add_prefix_space = settings.get("add_prefix_space").map_or(unset, Json::as_bool);
         let is_bert = class.is_some_and(|c| ["BertTokenizer", "DistilBertTokenizer"].contains(&c.name));
@@ -218,7 +217,7 @@ fn special_tokens(settings: &Map<String, Json>, class: Option<&Class>) -> Vec<(&
     let mut specials = Vec::new();
     for kind in KINDS {
         let default = class.and_then(|c| c.tokens.iter().find(|(k, _)| *k == kind)).map(|(_, text)| *text);
-        // What comes after the mask is special only to the class that has it.
+        // The kinds after `mask` are special only in classes that define them.
         if default.is_none() && ["prefix", "middle", "suffix", "eot"].contains(&kind) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! `tokenizer.json`, the file of Hugging Face's `tokenizers` library: the model's vocabulary and merges, and the tokens
-//! that were added to it. What has no bearing on GGUF is stepped over.
+//! `tokenizer.json`, the file format of Hugging Face's `tokenizers` library: the model's vocabulary and merges, and the added tokens. Fields
+//! that are irrelevant to GGUF are skipped.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_json::Value as Json;
 use super::MAX_VOCAB;
 use crate::json;
 
-/// The most tokens of a vocabulary, and the most merges. The largest in use have some 260,000 and 520,000.
+/// The maximum number of tokens in a vocabulary, and of merges. The largest in use have some 260,000 and 520,000.
 const MAX_TOKENS: usize = 1 << 20;
 pub(crate) const MAX_MERGES: usize = 1 << 20;
 
-/// The most tokens that are added to a vocabulary. The largest in use have some thousands.
+/// The maximum number of added tokens. The largest vocabularies in use have some thousands.
 pub(crate) const MAX_ADDED: usize = 1 << 17;
 
-/// The most values of a normalizer and the like, all its steps counted.
+/// The maximum number of JSON values in a normalizer or similar component, including all its steps.
 const MAX_STEPS: usize = 20_000;
 
 /// A parsed `tokenizer.json`.
@@ -35,10 +35,10 @@ pub(crate) struct TokenizerJson {
     pub(crate) model: Model,
 }
 
-/// A token on top of the model's vocabulary, or one of its own that is matched before anything else.
+/// An added token, which is matched before the model's vocabulary and may be outside of it.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub(crate) struct AddedToken {
-    /// The id that the file states; the library assigns its own, see [`super::bpe`].
+    /// The id in the file; the library assigns its own, see [`super::bpe`].
     #[serde(default, deserialize_with = "json::bounded::<100, _>")]
     pub(crate) id: Json,
     pub(crate) content: String,
@@ -48,7 +48,7 @@ pub(crate) struct AddedToken {
     pub(crate) lstrip: bool,
     #[serde(default)]
     pub(crate) rstrip: bool,
-    /// Whether it is looked for in the normalized text; when the file is silent, unless it is special.
+    /// Whether it is matched against the normalized text; by default, unless it is special.
     #[serde(default)]
     normalized: Option<bool>,
     #[serde(default)]
@@ -70,18 +70,18 @@ impl AddedToken {
         }
     }
 
-    /// Makes it special or not, without a change to where it is looked for.
+    /// Sets whether it is special, without changing how it is matched.
     pub(crate) fn set_special(&mut self, special: bool) {
         self.normalized = Some(self.normalized());
         self.special = special;
     }
 
-    /// Whether it is looked for in the normalized text.
+    /// Whether it is matched against the normalized text.
     pub(crate) fn normalized(&self) -> bool {
         self.normalized.unwrap_or(!self.special)
     }
 
-    /// Text and flags; two tokens of which these are the same are one.
+    /// Text and flags; tokens with equal values are the same token.
     pub(crate) fn identity(&self) -> (String, [bool; 5]) {
         (self.content.clone(), [self.single_word, self.lstrip, self.rstrip, self.normalized(), self.special])
     }
@@ -122,7 +122,7 @@ impl TokenizerJson {
         self.added_tokens.iter().any(|t| t.content == token) || self.model.vocab.0.iter().any(|(t, _)| t == token)
     }
 
-    /// The id of the unknown token of a Unigram model; 3 where the file is silent.
+    /// The id of the unknown token of a Unigram model; 3 by default.
     pub(crate) fn unknown_id(&self) -> Option<u64> {
         match &self.model.unk_id {
             None => Some(3),
@@ -130,14 +130,14 @@ impl TokenizerJson {
         }
     }
 
-    /// The merges, best first, as their two parts.
+    /// The merges as pairs of parts, in order of rank.
     pub(crate) fn merges(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.model.merges.iter().map(|m| m.text.split_at_checked(m.cut).unwrap_or((&m.text, "")))
     }
 }
 
-/// The vocabulary of a model: token and id, in the order of the file. In Unigram models it is a list of tokens and scores, and ids
-/// are positions in it.
+/// The vocabulary of a model: token and id, in file order. In Unigram models it is a list of tokens and scores, and ids are positions in the
+/// list.
 #[derive(Debug, Default)]
 pub(crate) struct Vocab(pub(crate) Vec<(String, u32)>, pub(crate) Vec<f64>);
 
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for Vocab {
     }
 }
 
-/// One merge: both parts in one text, and where the second begins.
+/// One merge: both parts in one string, and the offset of the second.
 #[derive(Debug)]
 struct Merge {
     text: Box<str>,
@@ -184,7 +184,7 @@ struct Merge {
 }
 
 impl<'de> Deserialize<'de> for Merge {
-    /// Both spellings: `"a b"`, and since 2024 `["a", "b"]`, in which the parts may contain spaces.
+    /// Accepts both forms: `"a b"`, and since 2024 `["a", "b"]`, whose parts may contain spaces.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Merge, D::Error> {
         struct V;
         impl<'de> Visitor<'de> for V {
@@ -215,7 +215,7 @@ fn merge(left: &str, right: &str) -> Merge {
     Merge { text: format!("{left}{right}").into(), cut: left.len() }
 }
 
-/// A value that may be null, which is not the same as absent.
+/// A value that may be null, which differs from absent.
 fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(d).map(Some)
 }

@@ -1,5 +1,5 @@
-//! The vocabulary of PLaMo 2 and 3: a file with one token a line, each a list of text, score, type and more
-//! (`_set_vocab_plamo` in conversion/base.py).
+//! The vocabulary of PLaMo 2 and 3: a file with one token per line, each a list of text, score, type and further fields (`_set_vocab_plamo` in
+//! conversion/base.py).
 
 use serde_json::Value as Json;
 
@@ -12,13 +12,13 @@ use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
-/// The file.
+/// The file name.
 pub(crate) const FILE: &str = "tokenizer.jsonl";
 
-/// `<|plamo:op|>`, which ends a turn.
+/// `<|plamo:op|>`, the end-of-turn token.
 const END_OF_TURN: u32 = 4;
 
-/// Reads the vocabulary, filled up to `vocab_size`; `None` without the file. `has_template` says whether there is a chat template.
+/// Reads the vocabulary, padded to `vocab_size`; `None` without the file. `has_template` states whether there is a chat template.
 pub(crate) fn read(
     folder: &Folder,
     vocab_size: Option<usize>,
@@ -71,7 +71,7 @@ pub(crate) fn read(
     Ok(Some(list))
 }
 
-/// A number, or a text that is one.
+/// A number, or a string that contains one.
 fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
 }

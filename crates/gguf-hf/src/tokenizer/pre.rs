@@ -1,9 +1,8 @@
-//! The name of the pre-tokenizer, `tokenizer.ggml.pre`: how a BPE vocabulary wants the text cut before it merges.
+//! The name of the pre-tokenizer, `tokenizer.ggml.pre`: how the text is split into words before BPE merges.
 //!
-//! llama.cpp knows the ways to cut by name, and its converter finds the name by a hash that depends on the whole
-//! vocabulary, so that it refuses every new or cut-down one. Here the hash comes first as well, for the same name in the
-//! same cases; then the definition in `tokenizer.json` is compared with those of the known families, which is what the
-//! name stands for.
+//! llama.cpp identifies pre-tokenizers by name. Its converter determines the name from a hash that depends on the whole vocabulary, so it
+//! refuses every new or reduced vocabulary. This module tries the hash first as well, for the same results on known tokenizers. It then compares
+//! the definition in `tokenizer.json` with the definitions of the known families, which the names stand for.
 
 mod families;
 mod hashes;
@@ -23,23 +22,23 @@ use super::special::array;
 use super::{Folder, TokenizerOptions, TokenizerWarning};
 use crate::folder_error::FolderError;
 
-/// How the name of the pre-tokenizer was found.
+/// How the name of the pre-tokenizer was determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreSource {
-    /// The vocabulary is of the SentencePiece kind, which has none.
+    /// SentencePiece vocabularies have no pre-tokenizer.
     NotNeeded,
-    /// The caller gave it.
+    /// The caller provided it.
     Given,
-    /// By the hash of the ids of the check text, as llama.cpp's converter finds it.
+    /// The hash of the check text's ids, as in llama.cpp's converter.
     Hash(String),
-    /// The hash is not known (or could not be computed), but the definition is that of a known family.
+    /// The hash is unknown (or could not be computed), but the definition matches a known family.
     Definition {
-        /// The hash, where it could be computed.
+        /// The hash, if it could be computed.
         hash: Option<String>,
     },
 }
 
-/// The name for a tokenizer, and how it was found.
+/// Determines the name for a tokenizer.
 pub(crate) fn decide(
     folder: &Folder,
     json: &TokenizerJson,
@@ -73,7 +72,7 @@ pub(crate) fn decide(
     }
 }
 
-/// SHA-256 of the ids as Python writes a list of them.
+/// SHA-256 of the ids, formatted as a Python list.
 fn hash_of(ids: &[u32]) -> String {
     let list = ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut hex = String::new();
@@ -88,7 +87,7 @@ fn by_hash(hash: &str) -> Option<&'static str> {
 }
 
 fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str> {
-    // llama.cpp cuts all texts for WordPiece alike, and does not read the name. This is that of BERT's own vocabulary.
+    // llama.cpp splits all texts for WordPiece alike and ignores the name. This is the name for BERT's own vocabulary.
     if json.model.kind.as_deref() == Some("WordPiece") {
         return Some("jina-v2-en");
     }
@@ -106,8 +105,8 @@ fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str>
     })
 }
 
-/// The steps of a pre-tokenizer in one spelling: sequences flattened, settings that only touch offsets left out, and line
-/// ends in patterns escaped.
+/// The steps of a pre-tokenizer in canonical form: sequences flattened, settings that only affect offsets removed, and line ends in patterns
+/// escaped.
 fn canonical(pre_tokenizer: &Json) -> Vec<String> {
     let mut steps = Vec::new();
     flatten(pre_tokenizer, &mut steps, 0);
@@ -144,7 +143,7 @@ fn flatten(step: &Json, out: &mut Vec<String>, depth: u32) {
             };
             let how = match (behavior, is("invert", false)) {
                 ("Isolated", false) => String::new(),
-                // Isolating matches or what is between them is the same.
+                // Isolating the matches or the text between them is equivalent.
                 ("Isolated", true) => String::new(),
                 (behavior, invert) => format!(", {behavior}{}", if invert { ", inverted" } else { "" }),
             };
@@ -154,7 +153,7 @@ fn flatten(step: &Json, out: &mut Vec<String>, depth: u32) {
     }
 }
 
-/// The families whose definition resembles this one most, at most three, by the share of common runs of four characters.
+/// Up to three families with the most similar definitions, by the share of common 4-grams.
 fn nearest(steps: &[String]) -> Vec<&'static str> {
     let runs = |text: &str| {
         let chars: Vec<char> = text.chars().collect();

@@ -1,6 +1,5 @@
-//! The steps before the merges: normalizing a text and cutting it into words, as `tokenizer.json` describes them and
-//! Hugging Face's `tokenizers` library carries them out. Enough of them for the BPE tokenizers in use; a step that is
-//! not known is an error, because the words after it would be wrong.
+//! The steps before the merges: normalization and pre-tokenization as `tokenizer.json` describes them and Hugging Face's `tokenizers` library
+//! performs them. It covers the BPE tokenizers in use; an unknown step is an error, because the resulting words would be wrong.
 
 use fancy_regex::{Regex, RegexBuilder};
 use serde_json::Value as Json;
@@ -9,18 +8,18 @@ use unicode_normalization::UnicodeNormalization;
 use super::special::array;
 use super::{Stage, StepProblem, bert};
 
-/// The longest text, in bytes, that steps may make of another; a file of steps that double it could otherwise fill the
-/// memory. The check text has some 600 bytes.
+/// The maximum length of an intermediate text in bytes; steps that double the text could otherwise exhaust the memory. The check text has some
+/// 600 bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
 
 fn bounded(bytes: usize) -> Result<(), StepProblem> {
     if bytes > MAX_TEXT { Err(StepProblem::LongText { max: MAX_TEXT }) } else { Ok(()) }
 }
 
-/// How deep sequences of steps may be nested.
+/// The maximum nesting depth of step sequences.
 const MAX_DEPTH: u32 = 16;
 
-/// GPT-2's pattern, which the step `ByteLevel` uses by itself.
+/// GPT-2's pattern, the default of the `ByteLevel` step.
 const GPT2_PATTERN: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 /// The type of a step.
@@ -72,15 +71,15 @@ pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, S
     })
 }
 
-/// A part of the text, on its way to a word.
+/// A part of the text, which the steps split into words.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) text: String,
-    /// Whether the text began with it.
+    /// Whether it is at the start of the text.
     pub(crate) first: bool,
 }
 
-/// Cuts pieces into smaller ones.
+/// Splits pieces into smaller ones.
 pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Result<Vec<Piece>, StepProblem> {
     let behavior = step.get("behavior").and_then(Json::as_str).unwrap_or("Isolated");
     match kind(step) {
@@ -146,7 +145,7 @@ fn punctuation() -> Result<impl Fn(char) -> bool, StepProblem> {
     Ok(move |c: char| c.is_ascii_punctuation() || punctuation.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false))
 }
 
-/// SentencePiece's way: spaces become a visible mark, which begins the words.
+/// SentencePiece's convention: spaces become a visible mark at the start of words.
 fn metaspace(step: &Json, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, StepProblem> {
     let mark = step.get("replacement").and_then(Json::as_str).and_then(|r| r.chars().next()).unwrap_or('\u{2581}');
     let old = if flag(step, "add_prefix_space", true) { "always" } else { "never" };
@@ -164,10 +163,10 @@ fn metaspace(step: &Json, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, StepProb
     }
 }
 
-/// A text cut in parts, and of each whether it is a match.
+/// The parts of a text, and whether each is a match.
 type Parts<'a> = Vec<(&'a str, bool)>;
 
-/// Cuts every piece where `find` finds matches. `behavior` says what becomes of the matches.
+/// Splits every piece at the matches of `find`. `behavior` selects the treatment of the matches.
 fn split(
     pieces: Vec<Piece>,
     behavior: &str,
@@ -254,15 +253,15 @@ fn regex(step: &Json) -> Result<Regex, StepProblem> {
     }
 }
 
-/// Compiles a pattern with the meaning it has in Oniguruma, the engine of the reference: `$` is the end of a line. Both
-/// the program and the search are bounded.
+/// Compiles a pattern with the semantics of Oniguruma, the engine of the reference: `$` matches at the end of a line. The size of the program
+/// and the search are bounded.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, StepProblem> {
     let mut builder = RegexBuilder::new(pattern);
     builder.oniguruma_mode(true).multi_line(true).backtrack_limit(1_000_000).delegate_size_limit(32 << 20);
     builder.build().map_err(|e| StepProblem::pattern(pattern, e))
 }
 
-/// The printable character that stands for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
+/// The printable character for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
 pub(crate) fn byte_char(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
@@ -276,7 +275,7 @@ fn shifted(n: u32) -> char {
     char::from_u32(0x100 + n).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The byte that such a character stands for.
+/// The byte for such a character.
 pub(crate) fn char_byte(c: char) -> Option<u8> {
     match u32::from(c) {
         n @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => u8::try_from(n).ok(),

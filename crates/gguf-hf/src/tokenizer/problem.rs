@@ -1,4 +1,4 @@
-//! Why a tokenizer file cannot be read, or a text cannot be tokenized with it.
+//! Errors of tokenizer files and of tokenization.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub enum SentencePieceProblem {
     /// The model has no pieces.
     NoPieces,
-    /// There are more pieces than are accepted.
+    /// There are too many pieces.
     TooManyPieces {
-        /// The most that are accepted.
+        /// The maximum number.
         max: usize,
     },
     /// The model is not a valid message.
@@ -21,9 +21,9 @@ pub enum SentencePieceProblem {
     Piece {
         /// The index of the piece, from 0.
         index: usize,
-        /// The byte of the file at which the piece starts.
+        /// The offset of the piece in the file.
         at: usize,
-        /// What is wrong with it; its offsets count from the start of the piece.
+        /// The error; its offsets are relative to the start of the piece.
         problem: MessageProblem,
     },
 }
@@ -47,33 +47,33 @@ impl From<MessageProblem> for SentencePieceProblem {
     }
 }
 
-/// Why bytes are not a valid protobuf message of a SentencePiece model.
+/// Why bytes are not a valid protobuf message in a SentencePiece model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageProblem {
     /// The message ends inside a field.
     Truncated {
-        /// The byte at which more bytes are needed.
+        /// The offset at which more bytes are needed.
         at: usize,
     },
-    /// A number has more than ten bytes.
+    /// A varint has more than ten bytes.
     LongNumber {
-        /// The byte after the tenth.
+        /// The offset after the tenth byte.
         at: usize,
     },
-    /// A wire type that is not supported.
+    /// An unsupported wire type.
     WireType {
         /// The wire type.
         found: u64,
-        /// The byte at which the field starts.
+        /// The offset of the field.
         at: usize,
     },
     /// A field has the number 0.
     FieldNumber {
-        /// The byte at which the field starts.
+        /// The offset of the field.
         at: usize,
     },
-    /// A field is a number and not bytes.
+    /// A field is a number instead of bytes.
     NotBytes {
         /// The number of the field.
         field: u64,
@@ -82,7 +82,7 @@ pub enum MessageProblem {
     TextNotUtf8,
     /// The score of a piece is not a float.
     Score,
-    /// The type of a piece is not one of those that are defined; `None` if it is not a number.
+    /// The type of a piece is not a defined one; `None` if it is not a number.
     PieceType(Option<u64>),
 }
 
@@ -108,13 +108,13 @@ impl StdError for MessageProblem {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Changes the text before anything else.
+    /// Normalizes the text before all other steps.
     Normalizer,
-    /// Cuts the text into words.
+    /// Splits the text into words.
     PreTokenizer,
     /// Adds special tokens around the tokens of a text.
     PostProcessor,
-    /// Turns tokens back into text.
+    /// Converts tokens to text.
     Decoder,
 }
 
@@ -129,50 +129,50 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Why the steps of a `tokenizer.json` cannot be carried out.
+/// Why the steps of a `tokenizer.json` cannot be executed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum StepProblem {
-    /// A step has a type that is not known, or no type. Also sequences that are nested too deep.
+    /// A step has an unknown type or no type, or sequences are nested too deeply.
     Unknown {
-        /// The part it belongs to.
+        /// The component that contains the step.
         stage: Stage,
         /// The type.
         kind: Option<String>,
     },
-    /// A step needs a pattern and has none.
+    /// A step requires a pattern and has none.
     NoPattern,
     /// A pattern cannot be compiled, or takes too long to match.
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What the regular expression engine reports.
+        /// The error of the regular expression engine.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// The behavior of a split is not known.
+    /// The behavior of a split is unknown.
     SplitBehavior(String),
-    /// The steps make a text longer than is accepted.
+    /// The steps produce a text that is too long.
     LongText {
-        /// The most bytes that are accepted.
+        /// The maximum length in bytes.
         max: usize,
     },
-    /// A decoder replaces the matches of a regular expression.
+    /// A decoder replaces matches of a regular expression, which is not supported.
     DecoderPattern,
-    /// A decoder makes a token many times longer.
+    /// A decoder lengthens a token too much.
     LongToken,
-    /// The post-processor adds a token without saying its id; the name of the token.
+    /// The post-processor adds a token without a valid id; contains the token.
     PostProcessorToken(String),
-    /// The vocabulary does not have the token that stands for unknown ones; its text.
+    /// The unknown token is not in the vocabulary; contains the token.
     UnknownToken(String),
 }
 
 impl StepProblem {
-    /// A step of a type that is not known.
+    /// The error for a step of an unknown type.
     pub(crate) fn unknown(stage: Stage, kind: Option<&str>) -> StepProblem {
         StepProblem::Unknown { stage, kind: kind.map(str::to_owned) }
     }
 
-    /// What the engine reports about a pattern.
+    /// The error of the regular expression engine for a pattern.
     pub(crate) fn pattern(pattern: &str, source: impl StdError + Send + Sync + 'static) -> StepProblem {
         StepProblem::Pattern { pattern: pattern.to_owned(), source: Arc::new(source) }
     }

@@ -1,5 +1,5 @@
-//! The vocabulary of the RWKV world models: a file with one token a line, each an id, the token as Python writes it, and the number of
-//! its bytes. In GGUF tokens stand as Python writes bytes, with escapes (`_set_vocab_rwkv_world` in conversion/base.py).
+//! The vocabulary of the RWKV world models: a file with one token per line, as id, Python literal and number of bytes. GGUF stores the tokens as
+//! Python prints bytes, with escapes (`_set_vocab_rwkv_world` in conversion/base.py).
 
 use super::Folder;
 use super::sentencepiece::piece_type;
@@ -8,19 +8,19 @@ use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
-/// The file.
+/// The file name.
 pub(crate) const FILE: &str = "rwkv_vocab_v20230424.txt";
 
 /// The size of the published vocabulary.
 const VOCAB: usize = 65536;
 
-/// The token that ends a turn in chats: two line ends.
+/// The end-of-turn token in chats: two line feeds.
 const END_OF_TURN: u32 = 261;
 
-/// The chat template of files without one: `models/templates/llama-cpp-rwkv-world.jinja` of llama.cpp (MIT licence).
+/// The default chat template: `models/templates/llama-cpp-rwkv-world.jinja` of llama.cpp (MIT licence).
 const TEMPLATE: &str = include_str!("rwkv.jinja");
 
-/// Reads the vocabulary, filled up to `vocab_size`; `None` without the file.
+/// Reads the vocabulary, padded to `vocab_size`; `None` without the file.
 pub(crate) fn read(folder: &Folder, vocab_size: Option<usize>) -> Result<Option<TokenList>, FolderError> {
     let Some(text) = files::read_lines(&folder.dir, FILE)? else { return Ok(None) };
     let size = vocab_size.unwrap_or(VOCAB);
@@ -54,7 +54,7 @@ pub(crate) fn read(folder: &Folder, vocab_size: Option<usize>) -> Result<Option<
     Ok(Some(list))
 }
 
-/// The bytes of a literal of Python: a text, or bytes with a `b` before it.
+/// The bytes of a Python literal: a string, or bytes with the prefix `b`.
 fn literal(text: &str) -> Option<Vec<u8>> {
     let (is_bytes, text) = match text.strip_prefix(['b', 'B']) {
         Some(rest) => (true, rest),
@@ -118,9 +118,9 @@ fn literal(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes as Python shows them, without the quotes.
+/// Formats bytes as Python does, without the quotes.
 fn shown(bytes: &[u8]) -> String {
-    // Python takes double quotes where that saves escapes.
+    // Python uses double quotes if they save escapes.
     let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') { b'"' } else { b'\'' };
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -1,12 +1,12 @@
 //! `tokenizer.model`: the pieces of a SentencePiece model.
 //!
-//! The file is a protobuf message `ModelProto` (sentencepiece_model.proto of the SentencePiece project). Only what a
-//! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3), and some fields of the
-//! specifications. Everything else is stepped over.
+//! The file is a protobuf message `ModelProto` (sentencepiece_model.proto of the SentencePiece project). The reader parses only the parts needed
+//! for a vocabulary: field 1, the pieces, each with its text (1), score (2) and type (3), and some fields of the specifications. It skips
+//! everything else.
 
 use super::{MessageProblem, SentencePieceProblem};
 
-/// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
+/// The type of a piece, numbered as in both SentencePiece and GGUF's `tokenizer.ggml.token_type`.
 pub(crate) mod piece_type {
     pub(crate) const NORMAL: i32 = 1;
     pub(crate) const UNKNOWN: i32 = 2;
@@ -16,7 +16,7 @@ pub(crate) mod piece_type {
     pub(crate) const BYTE: i32 = 6;
 }
 
-/// The most pieces of a model. The largest in use have some million.
+/// The maximum number of pieces in a model. The largest in use have some million.
 pub(crate) const MAX_PIECES: usize = 1 << 21;
 
 /// One piece of the vocabulary; its index is its id.
@@ -33,7 +33,7 @@ pub(crate) struct Piece<'a> {
 /// Reads the pieces of a model, in order.
 ///
 /// # Errors
-/// Where the bytes are not a message of the expected form, or that there are no pieces.
+/// If the bytes are not a valid message, or the model has no pieces.
 pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProblem> {
     let mut message = Message { bytes, pos: 0 };
     let mut pieces = Vec::new();
@@ -53,16 +53,16 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
     Ok(pieces)
 }
 
-/// What a model says of itself, except for its pieces.
+/// The specifications of a model: its fields other than the pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Specs<'a> {
-    /// Its kind: `model_type` (3) in the `trainer_spec` (2). See [`UNIGRAM`] and [`BPE`].
+    /// The model type: `model_type` (3) in `trainer_spec` (2). See [`UNIGRAM`] and [`BPE`].
     pub(crate) model_type: u64,
-    /// Whether a text gets a space before it: `add_dummy_prefix` (3) in the `normalizer_spec` (3).
+    /// Whether a space is added before a text: `add_dummy_prefix` (3) in `normalizer_spec` (3).
     pub(crate) adds_space: bool,
-    /// Whether several spaces become one: `remove_extra_whitespaces` (4) there.
+    /// Whether consecutive spaces are collapsed: `remove_extra_whitespaces` (4) in `normalizer_spec`.
     pub(crate) removes_spaces: bool,
-    /// The rules that normalize texts: `precompiled_charsmap` (2) there.
+    /// The normalization rules: `precompiled_charsmap` (2) in `normalizer_spec`.
     pub(crate) charsmap: &'a [u8],
 }
 
@@ -72,10 +72,10 @@ pub(crate) const UNIGRAM: u64 = 1;
 /// The `model_type` of BPE.
 pub(crate) const BPE: u64 = 2;
 
-/// Reads what a model says of itself; where it is silent, the defaults of SentencePiece hold.
+/// Reads the specifications of a model, with SentencePiece's defaults for missing fields.
 ///
 /// # Errors
-/// Where the bytes are not a message of the expected form.
+/// If the bytes are not a valid message.
 pub(crate) fn specs(bytes: &[u8]) -> Result<Specs<'_>, SentencePieceProblem> {
     let mut specs = Specs { model_type: UNIGRAM, adds_space: true, removes_spaces: true, charsmap: &[] };
     let mut message = Message { bytes, pos: 0 };
@@ -118,7 +118,7 @@ fn piece(bytes: &[u8]) -> Result<Piece<'_>, MessageProblem> {
     Ok(piece)
 }
 
-/// A protobuf message being read from front to back.
+/// A sequential reader of a protobuf message.
 struct Message<'a> {
     bytes: &'a [u8],
     pos: usize,
@@ -146,7 +146,7 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The next field; `None` at the end of the message.
+    /// Reads the next field; `None` at the end of the message.
     fn field(&mut self) -> Result<Option<Field<'a>>, MessageProblem> {
         if self.pos >= self.bytes.len() {
             return Ok(None);
@@ -172,7 +172,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A number of 7 bits a byte, lowest first, ten bytes at most.
+    /// Reads a varint: 7 bits per byte, lowest first, at most ten bytes.
     fn varint(&mut self) -> Result<u64, MessageProblem> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
@@ -202,7 +202,7 @@ impl<'a> Message<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A model of these pieces, as SentencePiece would store it, between fields that a reader must step over.
+    /// A model with these pieces, as SentencePiece would store it, between fields that a reader must skip.
     pub(crate) fn model(pieces: &[(&str, f32, i32)]) -> Vec<u8> {
         let mut out = vec![0x12, 3, 0x18, 0x80, 0x01]; // trainer_spec { 3: 128 }
         for (text, score, kind) in pieces {
@@ -231,7 +231,7 @@ pub(crate) mod tests {
     fn specifications_and_their_defaults() {
         let default = Specs { model_type: UNIGRAM, adds_space: true, removes_spaces: true, charsmap: b"" };
         assert_eq!(specs(b"").unwrap(), default);
-        // trainer_spec { 3: 2 } normalizer_spec { 2: "ab" 3: 0 4: 0 }, and one more with 3: 1.
+        // trainer_spec { 3: 2 } normalizer_spec { 2: "ab" 3: 0 4: 0 }, and a second one with 3: 1.
         let bytes = [0x12, 2, 0x18, 2, 0x1a, 8, 0x12, 2, b'a', b'b', 0x18, 0, 0x20, 0, 0x1a, 2, 0x18, 1];
         let found = specs(&bytes).unwrap();
         assert_eq!(found, Specs { model_type: BPE, adds_space: true, removes_spaces: false, charsmap: b"ab" });

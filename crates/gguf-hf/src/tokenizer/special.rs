@@ -1,8 +1,8 @@
-//! Special token ids, the add-token flags, merges, chat templates and normalizer flags: what `SpecialVocab` of gguf-py
-//! (vocab.py) collects from `tokenizer.json`, `tokenizer_config.json` and `config.json`, in the order it writes them.
+//! Special token ids, add-token flags, merges, chat templates and normalizer flags, as `SpecialVocab` of gguf-py (vocab.py) collects them from
+//! `tokenizer.json`, `tokenizer_config.json` and `config.json`, in the order in which it writes them.
 //!
-//! The rules are kept with their quirks, because the order and the presence of keys depends on them: a token that the
-//! configuration gives as an object never equals the one that the post-processor names, for example.
+//! The rules keep the reference's quirks, because the order and presence of keys depend on them. For example, a token object in the
+//! configuration never equals a token of the post-processor.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
 
-/// The special tokens that are looked for, in this order.
+/// The supported kinds of special tokens, in order.
 pub(crate) const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
 
-/// Everything of a tokenizer but its tokens.
+/// All data of a tokenizer except for its tokens.
 #[derive(Debug, Default)]
 pub(crate) struct SpecialVocab {
     types: Vec<&'static str>,
-    /// Ids at or above this are skipped; `None` for no bound.
+    /// Ids at or above this value are skipped; `None` for no bound.
     n_vocab: Option<usize>,
     merges: Vec<String>,
     ids: Vec<(&'static str, u32)>,
@@ -32,7 +32,7 @@ pub(crate) struct SpecialVocab {
     chat_template: Option<Json>,
     lowercase: Option<bool>,
     strip_accents: Option<bool>,
-    /// What was skipped, and why.
+    /// Warnings about skipped values.
     pub(crate) warnings: Vec<TokenizerWarning>,
 }
 
@@ -46,7 +46,7 @@ impl SpecialVocab {
         let mut vocab = SpecialVocab { types: types.to_vec(), n_vocab, ..SpecialVocab::default() };
         let dir = folder.dir.as_path();
         let tokenizer = folder.tokenizer.as_ref();
-        // An absent and an empty configuration are the same to the rules.
+        // The rules treat an absent configuration as an empty one.
         let mut settings = folder.tokenizer_config.as_object().filter(|o| !o.is_empty()).cloned();
         if let Some(tokenizer) = tokenizer {
             vocab.read_normalizer(&tokenizer.normalizer, 0);
@@ -60,7 +60,7 @@ impl SpecialVocab {
         Ok(vocab)
     }
 
-    /// Takes the merges from `tokenizer.json`, else from `merges.txt`.
+    /// Loads the merges from `tokenizer.json`, otherwise from `merges.txt`.
     pub(crate) fn load_merges(&mut self, dir: &Path, tokenizer: &TokenizerJson) -> Result<(), FolderError> {
         self.merges =
             tokenizer.merges().map(|(left, right)| format!("{} {}", space_free(left), space_free(right))).collect();
@@ -73,22 +73,22 @@ impl SpecialVocab {
         Ok(())
     }
 
-    /// Takes these merges.
+    /// Sets the merges.
     pub(crate) fn set_merges(&mut self, merges: Vec<String>) {
         self.merges = merges;
     }
 
-    /// Whether there are no ids of special tokens.
+    /// Whether there are no special token ids.
     pub(crate) fn has_no_ids(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Takes this chat template, unless there is one.
+    /// Sets the chat template if there is none.
     pub(crate) fn set_default_template(&mut self, template: &str) {
         self.chat_template.get_or_insert_with(|| template.into());
     }
 
-    /// The chat template of a folder alone; that of a file of its own comes first.
+    /// Only the chat template of a folder; `chat_template.jinja` takes precedence.
     pub(crate) fn template_of(folder: &Folder) -> Result<SpecialVocab, FolderError> {
         let mut vocab = SpecialVocab::default();
         let setting = folder.tokenizer_config.get("chat_template").filter(|template| truthy(template));
@@ -157,7 +157,7 @@ impl SpecialVocab {
         }
     }
 
-    /// Finds out from the post-processor which special tokens it adds. May put tokens that it names into `settings`.
+    /// Determines from the post-processor which special tokens are added. May insert its tokens into `settings`.
     fn read_post_processor(&mut self, post_processor: &Json, settings: Option<&mut Map<String, Json>>) {
         let mut none = Map::new();
         let has_settings = settings.is_some();
@@ -281,7 +281,7 @@ impl SpecialVocab {
             let id = config.get(&key).filter(|v| !v.is_null());
             let id = id.or_else(|| config.get("text_config")?.get(&key));
             self.set_id(kind, id);
-            // A negative id means that the token is absent; the reference refuses it in most classes.
+            // A negative id marks an absent token; the reference refuses it in most classes.
             if id.and_then(Json::as_i64).is_some_and(|id| id < 0) {
                 self.ids.retain(|(k, _)| *k != kind);
             }
@@ -334,7 +334,7 @@ impl SpecialVocab {
             }
         }
         for (kind, add) in &self.add {
-            // GGUF knows no such flag for the other tokens.
+            // GGUF has no such flag for the other tokens.
             if matches!(*kind, "bos" | "eos" | "sep") {
                 kvs.set(format!("tokenizer.ggml.add_{kind}_token"), *add);
             }
@@ -368,7 +368,7 @@ fn id_key(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// Named chat templates: one key each, their names, and the one named `default` as the template.
+/// Named chat templates: one key each, a key with their names, and the template named `default` as the main template.
 fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
     let mut default = None;
     let mut names: Vec<String> = Vec::new();
@@ -392,7 +392,7 @@ fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
     }
 }
 
-/// `chat_template.jinja` alone, or in a list with those of `additional_chat_templates/`, in the order of their names.
+/// `chat_template.jinja` alone, or a list of it and the templates in `additional_chat_templates/`, ordered by name.
 fn with_additional_templates(dir: &Path, default: String) -> Result<Json, FolderError> {
     let files = named_templates(dir);
     if files.is_empty() {
@@ -408,8 +408,8 @@ fn with_additional_templates(dir: &Path, default: String) -> Result<Json, Folder
     Ok(Json::Array(list))
 }
 
-/// What stands between the sequences A and B of a pair template: the first token, and the second if there are two.
-/// `None` when nothing does or the template is another.
+/// The separators between the sequences A and B of a pair template: the first token, and the second if there are two. `None` if there are none
+/// or the template has a different form.
 fn separators(pair: &[Json], first: &Json, last: &Json) -> Option<(Json, Option<Json>)> {
     let start = usize::from(truthy(first) && special(pair.first()) == *first);
     let stop = pair.len().checked_sub(usize::from(truthy(last) && special(pair.last()) == *last))?;
@@ -426,17 +426,17 @@ fn separators(pair: &[Json], first: &Json, last: &Json) -> Option<(Json, Option<
     }
 }
 
-/// The id (a text) of the special token in a template, or null.
+/// The id (a string) of the special token in a template, or null.
 fn special(part: Option<&Json>) -> Json {
     part.and_then(|p| p.get("SpecialToken")).and_then(|s| s.get("id")).cloned().unwrap_or(Json::Null)
 }
 
-/// A token in `tokenizer_config.json`: a text, or an object with the text as `content`.
+/// A token in `tokenizer_config.json`: a string, or an object with the text as `content`.
 pub(crate) fn token_text(token: &Json) -> Option<&str> {
     token.as_str().or_else(|| token.get("content")?.as_str())
 }
 
-/// What Python's `if value` says.
+/// The truth value in Python.
 pub(crate) fn truthy(value: &Json) -> bool {
     match value {
         Json::Null => false,
@@ -448,12 +448,12 @@ pub(crate) fn truthy(value: &Json) -> bool {
     }
 }
 
-/// The elements of an array; nothing for anything else.
+/// The elements of an array; empty for other types.
 pub(crate) fn array(value: Option<&Json>) -> &[Json] {
     value.and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Merge files separate the two parts by a space, so a space within a part is written as GPT-2's `Ġ`.
+/// Merge files separate the two parts by a space, so spaces within a part are written as GPT-2's `Ġ`.
 fn space_free(part: &str) -> String {
     part.replace(' ', "\u{120}")
 }

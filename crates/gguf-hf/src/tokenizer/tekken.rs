@@ -1,5 +1,5 @@
-//! Mistral's own tokenizer format, `tekken.json`: ranks as those of `tiktoken`, with the special tokens before them
-//! (`_set_vocab_mistral` in conversion/base.py, `MistralVocab` in gguf-py's vocab.py, which read it with Mistral's `mistral-common`).
+//! Mistral's own tokenizer format, `tekken.json`: ranks as in `tiktoken`, preceded by the special tokens (`_set_vocab_mistral` in
+//! conversion/base.py and `MistralVocab` in gguf-py's vocab.py, which read it with Mistral's `mistral-common`).
 
 use std::collections::HashSet;
 
@@ -17,10 +17,10 @@ use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
 
-/// The file.
+/// The file name.
 pub(super) const FILE: &str = "tekken.json";
 
-/// The special tokens of files without a list of them, which are of the versions up to 7.
+/// The special tokens of files without a list of them, which exist up to version 7.
 const SPECIAL: [&str; 20] = [
     UNKNOWN,
     BEGIN,
@@ -49,8 +49,8 @@ const BEGIN: &str = "<s>";
 const END: &str = "</s>";
 const PADDING: &str = "<pad>";
 
-/// Chat templates by the version of the tokenizer: names of those that llama.cpp has built in, and the files of its `models/templates/`,
-/// which are under the Apache License 2.0 (that of version 13 with changes by Unsloth).
+/// Chat templates by tokenizer version: names of llama.cpp's built-in templates, and files of its `models/templates/`, which are under the
+/// Apache License 2.0 (version 13 with changes by Unsloth).
 const TEMPLATES: [(&str, &str); 5] = [
     ("v1", "mistral-v1"),
     ("v3", "mistral-v3-tekken"),
@@ -85,7 +85,7 @@ struct SpecialToken {
     token_str: String,
 }
 
-/// The key-values of such a file.
+/// The key-values for such a file.
 pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) -> Result<TokenizerKeys, FolderError> {
     let file = || folder.dir.join(FILE);
     let tekken: Tekken = serde_json::from_slice(bytes).map_err(|source| FolderError::Json { file: file(), source })?;
@@ -118,7 +118,7 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
 
     let mut known = HashSet::new();
     let mut ranks = Vec::new();
-    // Both numbers are at most `MAX_VOCAB`.
+    // Both numbers are bounded by `MAX_VOCAB`.
     for (i, token) in tekken.vocab.into_iter().take(n_ranks as usize).enumerate() {
         let entry = format!("vocab[{i}]");
         if token.rank != i as u64 {
@@ -151,7 +151,7 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
         kvs.set(key, id);
     }
     kvs.strings(keys::TOKENIZER_GGML_TOKENS, &tokens);
-    // Whole numbers, as the reference writes them; zeros are the same bits.
+    // The reference writes integers; the bytes of zeros are the same.
     kvs.i32s(keys::TOKENIZER_GGML_SCORES, &vec![0; tokens.len()]);
     kvs.i32s(keys::TOKENIZER_GGML_TOKEN_TYPE, &types);
     kvs.set(keys::TOKENIZER_GGML_ADD_BOS_TOKEN, true);
@@ -173,7 +173,7 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: source, warnings, n_tokens: u32::try_from(tokens.len()).ok() })
 }
 
-/// The special tokens and their ids, filled up with numbered ones.
+/// The special tokens and their ids, padded with numbered tokens.
 fn special_tokens(
     tekken: &Tekken,
     value: impl Fn(&str, String, &'static str) -> FolderError,
@@ -189,7 +189,7 @@ fn special_tokens(
         let (found, expected) = (n_special.to_string(), "at least the number of special_tokens");
         return Err(value("config.default_num_special_tokens", found, expected));
     }
-    // Not more than the size of the vocabulary, which is bounded.
+    // Bounded by the size of the vocabulary.
     list.extend((list.len() as u64..n_special).map(|id| (format!("<SPECIAL_{id}>"), id)));
     let mut known = HashSet::new();
     let mut checked = Vec::with_capacity(list.len());

@@ -1,4 +1,4 @@
-//! Folders made for the purpose.
+//! Tests on synthetic folders.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::*;
 
 mod kinds;
 
-/// A folder under the system's temporary one, removed when dropped.
+/// A folder in the system's temporary directory, removed on drop.
 pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
@@ -33,7 +33,7 @@ impl Drop for Dir {
     }
 }
 
-/// The key-values as one line each: key and value, arrays by their elements.
+/// Formats each key-value as one line, with all elements of arrays.
 pub(crate) fn lines(kvs: &[(String, Value)]) -> Vec<String> {
     kvs.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect()
 }
@@ -149,7 +149,7 @@ fn vocab_size_pads_cuts_and_adds() {
     );
 }
 
-/// A tokenizer.json of a byte-level BPE with the pattern of Llama 3.
+/// A tokenizer.json with byte-level BPE and the pattern of Llama 3.
 fn llama3() -> Json {
     json!({
         "added_tokens": [
@@ -184,7 +184,7 @@ fn byte_level_bpe() {
         [
             "tokenizer.ggml.model = gpt2",
             "tokenizer.ggml.pre = llama-bpe",
-            // The added token that is not a special one comes out as the decoder gives it.
+            // The non-special added token is written as the decoder returns it.
             "tokenizer.ggml.tokens = a b ab Ġ <|begin|> <|call|> Ġmy token  mine [PAD8] [PAD9]",
             "tokenizer.ggml.token_type = 1 1 1 1 3 3 4 4 5 5",
             "tokenizer.ggml.merges = a b",
@@ -284,7 +284,7 @@ fn the_name_of_the_pre_tokenizer() {
     }
 }
 
-/// Special tokens and flags from all their sources, as llama.cpp's converter (with transformers 4.57.6) writes them.
+/// Special tokens and flags from all sources, as llama.cpp's converter (with transformers 4.57.6) writes them.
 #[test]
 fn special_tokens_come_from_many_places() {
     let special = |t: &str| json!({"SpecialToken": {"id": t}});
@@ -477,7 +477,7 @@ fn errors_name_the_file() {
     }
 }
 
-/// What a kind of vocabulary makes of the files: key-values from the tokens on.
+/// The key-values of a vocabulary type for these files, from the tokens on.
 fn of_kind(vocab: Vocab, files: &[(&str, &[u8])]) -> Vec<String> {
     let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
     let got = run_with(&format!("kind-{vocab:?}"), files, json!({"vocab_size": 7}), &options).unwrap();

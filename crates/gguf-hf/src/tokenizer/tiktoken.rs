@@ -1,9 +1,8 @@
-//! Vocabularies of the kind that `tiktoken` reads: a file with one token a line, each the bytes in base64 and the rank. Special tokens
-//! and the way texts are cut are in the code of the model, which is not run; both are known for the published models by the name of
-//! the file (`_set_vocab_qwen` in conversion/base.py, `HunYuanMoEModel.set_vocab` in conversion/hunyuan.py).
+//! Vocabularies in `tiktoken`'s format: a file with one token per line, as base64 bytes and rank. The special tokens and the pre-tokenizer are
+//! defined in the model's code, which is not executed; both are known for published models by the name of the file (`_set_vocab_qwen` in
+//! conversion/base.py, `HunYuanMoEModel.set_vocab` in conversion/hunyuan.py).
 //!
-//! Two tokens merge into a third where the bytes of both are those of the third, and no merge of a lower rank is possible. The list of
-//! merges follows from that.
+//! Two tokens merge if their concatenated bytes are a token and no merge of a lower rank is possible. The list of merges follows from this rule.
 
 use std::collections::HashMap;
 
@@ -18,11 +17,11 @@ use crate::problem::FileProblem;
 
 /// A published tokenizer.
 struct Published {
-    /// The file of its ranks.
+    /// The file with the ranks.
     file: &'static str,
-    /// Name for `tokenizer.ggml.pre`.
+    /// Value of `tokenizer.ggml.pre`.
     pre: &'static str,
-    /// Its special tokens, whose ids follow those of the ranks; then [`N_EXTRA`] that are numbered.
+    /// Its special tokens, whose ids follow those of the ranks; then come [`N_EXTRA`] numbered tokens.
     special: &'static [&'static str],
 }
 
@@ -39,17 +38,17 @@ const PUBLISHED: [Published; 2] = [
 
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// Number of tokens `<|extra_0|>` and so on.
+/// The number of tokens `<|extra_0|>` and so on.
 const N_EXTRA: usize = 205;
 
-/// The most steps that finding the merges may take: the squares of the lengths of all tokens. Vocabularies in use take some 10 million.
+/// The maximum number of steps to find the merges: the sum of the squared token lengths. Vocabularies in use take some 10 million.
 const MAX_STEPS: u64 = 1 << 28;
 
-/// The same where all pairs are listed. That of Llama 3 takes some 9 million.
+/// The same limit for listing all pairs. Llama 3 takes some 9 million.
 const MAX_PAIR_STEPS: u64 = 1 << 26;
 
-/// Reads the vocabulary; `None` without a file of a known name. Where `has_defaults`, special tokens that the files do not name are
-/// the one that ends a text.
+/// Reads the vocabulary; `None` without a file of a known name. With `has_defaults`, special tokens that the files do not name default to the
+/// end-of-text token.
 pub(crate) fn read(
     folder: &Folder,
     vocab_size: Option<usize>,
@@ -81,11 +80,11 @@ fn vocabulary(
     Ok(list)
 }
 
-/// Number of the special tokens of Kimi.
+/// The number of Kimi's special tokens.
 const N_KIMI: usize = 256;
 
-/// Reads `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in `tokenization_kimi.py` of moonshotai/Kimi-K2-Instruct:
-/// those without a name are reserved. With `has_end`, `eos_token` is the token that ends a text. `None` without the file.
+/// Reads `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in `tokenization_kimi.py` of moonshotai/Kimi-K2-Instruct;
+/// unnamed ids are reserved tokens. With `has_end`, `eos_token` is the end-of-text token. `None` without the file.
 pub(crate) fn read_kimi(
     folder: &Folder,
     vocab_size: Option<usize>,
@@ -118,7 +117,7 @@ pub(crate) fn read_kimi(
     Ok(Some(list))
 }
 
-/// The tokens of the ranks, and after them the special ones. The file comes with the name of its pre-tokenizer.
+/// The tokens of the ranks, followed by the special tokens. `pre` is the name of the pre-tokenizer for `file`.
 fn tokens(
     folder: &Folder,
     (file, pre): (&str, &str),
@@ -153,7 +152,7 @@ fn tokens(
     Ok(list)
 }
 
-/// Whether a file begins as ranks do: a token in base64 and a number.
+/// Whether a file starts like a file of ranks: with a base64 token and a number.
 pub(crate) fn is_ranks(bytes: &[u8]) -> bool {
     let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let mut words = line.trim_ascii().splitn(2, |b| *b == b' ');
@@ -163,11 +162,11 @@ pub(crate) fn is_ranks(bytes: &[u8]) -> bool {
         && rank.iter().all(u8::is_ascii_digit)
 }
 
-/// Number of the special tokens of Llama 3.
+/// The number of Llama 3's special tokens.
 const N_LLAMA3: usize = 256;
 
-/// The vocabulary of Llama 3 from Meta's `tokenizer.model`, with the special tokens of transformers, which Llama 3.1 and later have
-/// others of.
+/// The vocabulary of Llama 3 from Meta's `tokenizer.model`, with the special tokens of transformers, which differ between Llama 3 and later
+/// versions.
 pub(crate) fn llama3(
     folder: &Folder,
     bytes: &[u8],
@@ -176,7 +175,7 @@ pub(crate) fn llama3(
     options: &TokenizerOptions,
 ) -> Result<TokenList, FolderError> {
     const FILE: &str = "tokenizer.model";
-    // Those with a meaning; the others are reserved, and numbered.
+    // Special tokens with a meaning; all others are numbered reserved tokens.
     let named: &[(usize, &str)] = match is_later {
         false => &[],
         true => &[(4, "<|finetune_right_pad_id|>"), (8, "<|eom_id|>"), (10, "<|python_tag|>")],
@@ -199,13 +198,13 @@ pub(crate) fn llama3(
     let ranks = Ranks::parse(folder, FILE, bytes)?;
     let mut list = tokens(folder, (FILE, "llama-bpe"), &ranks, special, vocab_size, options)?;
     let merges = ranks.all_merges().ok_or_else(|| folder.invalid(FILE, FileProblem::LongTokens))?;
-    // There are at most `MAX_VOCAB`.
+    // Bounded by `MAX_VOCAB`.
     let begin = ranks.tokens.len() as u32;
     list.special = Special::Pairs { merges, begin, end: begin + 1 };
     Ok(list)
 }
 
-/// Tokens and their ranks, in the order of the file.
+/// Tokens and their ranks, in file order.
 pub(super) struct Ranks {
     pub(super) tokens: Vec<(Vec<u8>, u32)>,
 }
@@ -238,8 +237,8 @@ impl Ranks {
         Ok(Ranks { tokens })
     }
 
-    /// All pairs of tokens that make a third, in the order of the tokens that they make, then of their own ranks; `None` where there are too
-    /// many (`TikTokenConverter.extract_vocab_merges_from_model` of transformers).
+    /// All pairs of tokens whose concatenation is a token, ordered by the resulting token, then by their own ranks; `None` if there are too many
+    /// (`TikTokenConverter.extract_vocab_merges_from_model` of transformers).
     pub(super) fn all_merges(&self) -> Option<Vec<String>> {
         let steps = self.tokens.iter().map(|(token, _)| (token.len() as u64).saturating_pow(2));
         if steps.fold(0, u64::saturating_add) > MAX_PAIR_STEPS {
@@ -259,7 +258,7 @@ impl Ranks {
         Some(pairs.into_iter().map(|(.., left, right)| format!("{} {}", shown(left), shown(right))).collect())
     }
 
-    /// The merges, in the order of the tokens that they make; `None` where that takes too long.
+    /// The merges, ordered by the resulting token; `None` if the search would take too long.
     fn merges(&self) -> Option<Vec<String>> {
         let steps = self.tokens.iter().map(|(token, _)| (token.len() as u64).saturating_pow(2));
         if steps.fold(0, u64::saturating_add) > MAX_STEPS {
@@ -268,7 +267,7 @@ impl Ranks {
         let ranks: HashMap<&[u8], u32> = self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
         let mut merges = Vec::new();
         for (token, rank) in self.tokens.iter().filter(|(token, _)| token.len() > 1) {
-            // Where the parts begin, and the end of the last.
+            // The starts of the parts, and the end of the last.
             let mut bounds: Vec<usize> = (0..=token.len()).collect();
             loop {
                 let pairs = bounds.windows(3).enumerate().filter_map(|(i, bounds)| {
@@ -289,7 +288,7 @@ impl Ranks {
     }
 }
 
-/// Bytes as the printable characters of a byte-level vocabulary.
+/// Formats bytes as the printable characters of a byte-level vocabulary.
 pub(super) fn shown(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|b| byte_char(*b)).collect()
 }
@@ -308,7 +307,7 @@ mod tests {
         let found =
             ranks(&[("a", 0), ("b", 1), ("c", 2), (" ", 3), ("bc", 4), ("ab", 5), ("abc", 6), ("abcab", 7), (" a", 8)]);
         assert_eq!(found.merges().unwrap(), ["b c", "a b", "a bc", "abc ab", "Ġ a"]);
-        // Bytes without a token of their own merge all the same; three parts make no merge.
+        // Bytes that are not tokens merge all the same; three parts are not a merge.
         assert_eq!(ranks(&[("xy", 0), ("xyzz", 1)]).merges().unwrap(), ["x y"]);
         assert_eq!(ranks(&[(&"x".repeat(20_000), 0)]).merges(), None);
     }

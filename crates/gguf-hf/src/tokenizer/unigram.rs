@@ -1,7 +1,7 @@
-//! Unigram vocabularies: those of T5, whose SentencePiece model has the ids of the tokens, and those of XLM-RoBERTa, whose ids lie
-//! one further behind four tokens of its own.
+//! Unigram vocabularies: T5, whose SentencePiece model has the ids of the tokens, and XLM-RoBERTa, whose ids are shifted by one behind four
+//! tokens of its own.
 //!
-//! llama.cpp calls both `t5` (`T5Model.set_vocab` in conversion/t5.py, `BertModel._xlmroberta_set_vocab` in conversion/bert.py).
+//! llama.cpp uses the name `t5` for both (`T5Model.set_vocab` in conversion/t5.py, `BertModel._xlmroberta_set_vocab` in conversion/bert.py).
 
 use gguf_format::{Array, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
@@ -16,10 +16,10 @@ use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
-/// The score of ids that a model has no piece for.
+/// The score of ids without a piece in the model.
 const UNUSED_SCORE: f32 = -10000.0;
 
-/// Vocabulary and normalizer of a SentencePiece model with Unigram, and the tokens that `added_tokens.json` redefines.
+/// Vocabulary and normalizer of a Unigram SentencePiece model, and the tokens that `added_tokens.json` redefines.
 pub(crate) fn of_model(
     folder: &Folder,
     (file, model): (&str, &[u8]),
@@ -39,8 +39,8 @@ pub(crate) fn of_model(
     Ok(list)
 }
 
-/// As [`of_model`], for XLM-RoBERTa: its own tokens take the place of the first three pieces, and push the others one further.
-/// With a `mask`, that token has this id.
+/// Like [`of_model`], for XLM-RoBERTa: its own tokens replace the first three pieces and shift all others by one. `mask` is the id of the mask
+/// token, if any.
 pub(crate) fn realigned(
     folder: &Folder,
     (file, model): (&str, &[u8]),
@@ -79,7 +79,7 @@ pub(crate) fn realigned(
     Ok(realigned)
 }
 
-/// The vocabulary of a `tokenizer.json` with Unigram, filled up to `vocab_size`.
+/// The vocabulary of a `tokenizer.json` with a Unigram model, padded to `vocab_size`.
 pub(crate) fn of_json(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -131,7 +131,7 @@ pub(crate) fn of_json(
     Ok(list)
 }
 
-/// The key-values behind the lists of XLM-RoBERTa's tokens.
+/// Adds the key-values after the lists of XLM-RoBERTa's tokens.
 fn settings(
     list: &mut TokenList,
     config: &Json,
@@ -146,7 +146,7 @@ fn settings(
     Ok(())
 }
 
-/// The specifications of a model, which has to be one with Unigram.
+/// The specifications of a model, which must be a Unigram model.
 fn checked_specs<'m>(folder: &Folder, file: &str, model: &'m [u8]) -> Result<Specs<'m>, FolderError> {
     let specs = spm::specs(model).map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
     match specs.model_type {
@@ -158,11 +158,11 @@ fn checked_specs<'m>(folder: &Folder, file: &str, model: &'m [u8]) -> Result<Spe
     }
 }
 
-/// The rules of a normalizer as a key-value, where there are any.
+/// The rules of a normalizer as a key-value, if there are any.
 fn charsmap(bytes: &[u8]) -> Option<(&'static str, Value)> {
     let mut array = Array::new(ValueType::U8);
     for byte in bytes {
-        // The elements are all bytes.
+        // All elements are bytes.
         let pushed = array.push(ValueRef::U8(*byte));
         debug_assert!(pushed.is_ok());
     }

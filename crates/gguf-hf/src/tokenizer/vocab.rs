@@ -1,4 +1,4 @@
-//! The token lists: text, score and type of every id, of SentencePiece models and of BPE and WordPiece in `tokenizer.json`.
+//! The token lists: text, score and type of every id, from SentencePiece models and from BPE and WordPiece in `tokenizer.json`.
 
 use std::collections::HashMap;
 
@@ -18,43 +18,42 @@ use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
-/// A vocabulary, as long lists of the same length.
+/// A vocabulary, as lists of equal length.
 pub(crate) struct TokenList {
     /// `tokenizer.ggml.model`.
     pub(crate) model: &'static str,
     /// `tokenizer.ggml.pre`.
     pub(crate) pre: String,
-    /// How `pre` was found.
+    /// How `pre` was determined.
     pub(crate) source: PreSource,
     pub(crate) tokens: Vec<String>,
     /// Empty for BPE.
     pub(crate) scores: Vec<f32>,
     /// See [`piece_type`].
     pub(crate) types: Vec<i32>,
-    /// Key-values behind the lists.
+    /// Key-values written after the lists.
     pub(crate) more: Vec<(&'static str, Value)>,
     /// Special tokens, merges and the chat template.
     pub(crate) special: Special,
 }
 
-/// Where special tokens, merges and the chat template of a vocabulary come from.
+/// The sources of a vocabulary's special tokens, merges and chat template.
 #[derive(Debug)]
 pub(crate) enum Special {
-    /// From the usual files. Ids that the list does not reach are left out.
+    /// The usual files. Ids beyond the end of the list are skipped.
     Files,
-    /// From the usual files, with merges; no id is left out.
+    /// The usual files, with merges; no id is skipped.
     FilesWithMerges,
-    /// From the usual files, with these merges, and where they name no special tokens, this one. `end` overrides the token that ends a
-    /// text.
+    /// The usual files, with these merges, and this special token as default if the files name none. `end` overrides the end-of-text token.
     Ranks { merges: Vec<String>, default: Option<u32>, end: Option<u32> },
-    /// From the usual files, with these merges, and where they name no special tokens, these that begin and end a text. The first is
-    /// added to texts.
+    /// The usual files, with these merges, and these begin-of-text and end-of-text tokens as defaults if the files name none. `begin` is added
+    /// to texts.
     Pairs { merges: Vec<String>, begin: u32, end: u32 },
-    /// From the usual files, but this is the token that ends a turn, and this the template of files without one.
+    /// The usual files, with this end-of-turn token, and this template if the files have none.
     Rwkv { template: &'static str, end_of_turn: u32 },
-    /// The template from the usual files.
+    /// Only the template, from the usual files.
     Template,
-    /// Nowhere.
+    /// No source.
     None,
 }
 
@@ -99,10 +98,10 @@ impl TokenList {
     }
 }
 
-/// The score of a token that the model gives none.
+/// The default score of a token.
 pub(crate) const NO_SCORE: f32 = -1000.0;
 
-/// The vocabulary of a SentencePiece model alone, cut or filled up to `vocab_size`.
+/// The vocabulary of a SentencePiece model alone, truncated or padded to `vocab_size`.
 pub(crate) fn own_pieces(
     folder: &Folder,
     (file, model): (&str, &[u8]),
@@ -120,7 +119,7 @@ pub(crate) fn own_pieces(
     }
     let mut list = TokenList::new("llama", size);
     for piece in pieces.iter().take(size) {
-        // llama.cpp matches user-defined pieces like any other, so they are normal.
+        // llama.cpp matches user-defined pieces like all others, so they are written as normal.
         let kind = if piece.kind == piece_type::USER_DEFINED { piece_type::NORMAL } else { piece.kind };
         list.push(piece.text.to_owned(), piece.score, kind);
     }
@@ -157,8 +156,8 @@ pub(crate) fn sentencepiece(
     Ok(list)
 }
 
-/// The vocabulary of `tokenizer.model`, with what other files say of its tokens by the rules of `vocab`, one of
-/// [`Vocab::Arctic`], [`Vocab::InternLm2`] and [`Vocab::Phi3`].
+/// The vocabulary of `tokenizer.model`, updated from other files by the rules of `vocab`, one of [`Vocab::Arctic`], [`Vocab::InternLm2`] and
+/// [`Vocab::Phi3`].
 pub(crate) fn changed_pieces(
     folder: &Folder,
     model: &[u8],
@@ -172,7 +171,7 @@ pub(crate) fn changed_pieces(
             if token.starts_with("[UNUSED") {
                 *kind = piece_type::UNUSED;
             } else if token == "\0" {
-                // An empty text to C.
+                // C code reads this as an empty string.
                 *token = "\u{1f409}".to_owned();
             }
         }
@@ -181,7 +180,7 @@ pub(crate) fn changed_pieces(
         let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
         for (token, id) in added.as_object().into_iter().flatten() {
             match vocab {
-                // After the others, regardless of their ids.
+                // Appended after all other tokens, regardless of the ids.
                 Vocab::InternLm2 => list.push(token.clone(), NO_SCORE, piece_type::USER_DEFINED),
                 _ => list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings),
             }
@@ -210,7 +209,7 @@ pub(crate) fn changed_pieces(
     Ok(list)
 }
 
-/// The tokens that `tokenizer_config.json` lists: id, text, and whether they are special.
+/// The tokens in `tokenizer_config.json`: id, text, and whether they are special.
 pub(crate) fn configured_tokens<'f>(
     folder: &'f Folder,
     warnings: &mut Vec<TokenizerWarning>,
@@ -228,7 +227,7 @@ pub(crate) fn configured_tokens<'f>(
     tokens
 }
 
-/// The entries of `tokenizer.json` as pieces of Llama's kind, without scores (`XverseModel.set_vocab`).
+/// The entries of `tokenizer.json` as pieces of a Llama vocabulary, without scores (`XverseModel.set_vocab`).
 pub(crate) fn plain_pieces(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -256,15 +255,15 @@ pub(crate) fn plain_pieces(
     Ok(list)
 }
 
-/// Whether llama.cpp's converter takes the vocabulary for one of Llama's kind that only exists as `tokenizer.json`
-/// (`LlamaHfVocab`): BPE that falls back to bytes and is decoded in several steps.
+/// Whether llama.cpp's converter treats the vocabulary as a Llama vocabulary that only exists as `tokenizer.json` (`LlamaHfVocab`): BPE with
+/// byte fallback and a sequence of decoders.
 pub(crate) fn is_llama_hf(tokenizer: &TokenizerJson) -> bool {
     tokenizer.model.kind.as_deref() == Some("BPE")
         && tokenizer.model.byte_fallback == Some(true)
         && tokenizer.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
 }
 
-/// The vocabulary of such a file, without scores (`_set_vocab_llama_hf`). As long as the file's, whatever `vocab_size`.
+/// The vocabulary of such a file, without scores (`_set_vocab_llama_hf`). Its length is the file's, regardless of `vocab_size`.
 pub(crate) fn llama_hf(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -296,8 +295,7 @@ pub(crate) fn llama_hf(
     Ok(list)
 }
 
-/// As [`llama_hf`], with merges, and with tokens of channels and tools as text, so that programs can read them
-/// (`Gemma4Model.set_vocab`).
+/// Like [`llama_hf`], with merges, and with channel and tool tokens as text, so that programs can parse them (`Gemma4Model.set_vocab`).
 pub(crate) fn gemma4(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -316,7 +314,7 @@ pub(crate) fn gemma4(
     Ok(list)
 }
 
-/// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or words (`get_vocab_base`).
+/// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or whole words (`get_vocab_base`).
 pub(crate) fn hugging_face(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -363,8 +361,8 @@ pub(crate) fn hugging_face(
                     ((*token).to_owned(), kind)
                 }
                 Some(added) => {
-                    // llama.cpp looks for added tokens in the text as it is, so they are written as they come out of the
-                    // decoder. Encoding such a token gives the token itself.
+                    // llama.cpp matches added tokens against the raw text, so they are written as the decoder returns them. Encoding such a
+                    // token yields the token itself.
                     let text = if added.normalized() { Ok((*token).to_owned()) } else { hf.decode(token) };
                     let mut text =
                         text.map_err(|e| folder.unsupported("tokenizer.json", UnsupportedFeature::Step(e)))?;
@@ -385,18 +383,18 @@ pub(crate) fn hugging_face(
     Ok(list)
 }
 
-/// The kinds of vocabularies in a `tokenizer.json` whose words are cut before they are looked up.
+/// The vocabulary types in a `tokenizer.json` that pre-tokenize texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Byte-level BPE.
     Bpe,
     /// WordPiece.
     WordPiece,
-    /// Words between spaces.
+    /// Words separated by spaces.
     Words,
 }
 
-/// The number of tokens, which no id may reach.
+/// The number of tokens; an error if an id is out of range.
 fn checked_size(
     folder: &Folder,
     tokenizer: &TokenizerJson,
@@ -415,12 +413,12 @@ fn checked_size(
     })
 }
 
-/// The text of every id. Of two texts with the same id, that of the model takes precedence; in llama.cpp's converter, the result is random.
+/// The text of every id. If two texts have the same id, the model's text takes precedence; llama.cpp's converter picks one at random.
 pub(crate) fn tokens_by_id<'a>(hf: &'a Tokenizer<'_>) -> HashMap<u32, &'a str> {
     hf.vocab().map(|(token, id)| (id, token)).collect()
 }
 
-/// Text and type of an added token: a control token, or one of the user's with plain spaces.
+/// Text and type of an added token: a control token, or a user-defined token with plain spaces.
 fn added_token(text: &str, special: bool) -> (String, i32) {
     match special {
         true => (text.to_owned(), piece_type::CONTROL),
@@ -428,7 +426,7 @@ fn added_token(text: &str, special: bool) -> (String, i32) {
     }
 }
 
-/// Whether a token that is not marked special is one all the same (`does_token_look_special`).
+/// Whether a token is special without being marked as such (`does_token_look_special`).
 fn looks_special(token: &str) -> bool {
     let between = |start: &str, end: &str| token.starts_with(start) && token.ends_with(end);
     matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
@@ -437,7 +435,7 @@ fn looks_special(token: &str) -> bool {
         || between("<unused", ">")
 }
 
-/// `<0x0A>` and its kind.
+/// Whether a token is a byte token such as `<0x0A>`.
 fn is_byte_token(token: &str) -> bool {
     let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
     hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))

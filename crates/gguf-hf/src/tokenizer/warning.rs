@@ -1,64 +1,64 @@
-//! What is doubtful about a tokenizer, though it can be written.
+//! Warnings about a tokenizer that do not prevent writing it.
 
 use std::fmt;
 
 use super::StepProblem;
 
-/// Something odd about a tokenizer.
+/// A problem in a tokenizer that does not prevent writing it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TokenizerWarning {
-    /// A pre-tokenizer was given for a vocabulary that has none; its name.
+    /// A pre-tokenizer was specified for a vocabulary type without one; contains its name.
     PreNotNeeded(String),
-    /// A pre-tokenizer was given that llama.cpp may not know; its name.
+    /// A pre-tokenizer was specified that llama.cpp may not know; contains its name.
     UnknownPre(String),
-    /// The check text, which identifies the pre-tokenizer, cannot be tokenized.
+    /// The check text, whose hash identifies the pre-tokenizer, cannot be tokenized.
     CheckText(StepProblem),
     /// `tokenizer.model` has more pieces than `vocab_size` allows.
     Pieces {
-        /// Number of pieces.
+        /// The number of pieces.
         found: usize,
-        /// How many are kept.
+        /// The number of pieces kept.
         kept: usize,
     },
-    /// An added token is skipped, because its id is outside the vocabulary.
+    /// An added token is skipped because its id is outside the vocabulary.
     TokenId {
         /// The token.
         token: String,
         /// Its id, as JSON.
         id: String,
-        /// Number of tokens in the vocabulary.
+        /// The number of tokens in the vocabulary.
         n_tokens: usize,
     },
-    /// An added token of `tokenizer_config.json` is skipped, because it has no text.
+    /// An added token of `tokenizer_config.json` is skipped because it has no text.
     NoContent {
         /// Its id, as written.
         id: String,
     },
-    /// `tokenizer.json` gives an added token another id than its position.
+    /// The id of an added token in `tokenizer.json` differs from its position.
     Position {
         /// The token.
         token: String,
         /// The id in the file, as JSON.
         id: String,
-        /// The id that it gets.
+        /// The assigned id.
         position: u32,
     },
     /// There are no merges.
     NoMerges,
-    /// A line of `merges.txt` is skipped, because it does not have two tokens.
+    /// A line of `merges.txt` is skipped because it does not have two tokens.
     MergesLine {
         /// The line, from 1.
         line: usize,
     },
-    /// The id of a special token is skipped, because it is out of range.
+    /// The id of a special token is skipped because it is out of range.
     SpecialId {
         /// The kind of special token: `bos`, `eos`, ...
         kind: &'static str,
         /// The id, as JSON.
         id: String,
     },
-    /// The id of a special token is skipped, because GGUF has no key for it.
+    /// The id of a special token is skipped because GGUF has no key for it.
     NoKey {
         /// The kind of special token: `cls`, `prefix`, ...
         kind: &'static str,
@@ -69,10 +69,10 @@ pub enum TokenizerWarning {
     AddToken {
         /// The kind of special token: `bos`, `eos`, ...
         kind: &'static str,
-        /// What the post-processor says, which is written.
+        /// The flag of the post-processor, which is written.
         used: bool,
     },
-    /// The chat template is skipped, because it is neither a string nor a list.
+    /// The chat template is skipped because it is neither a string nor a list.
     ChatTemplate,
 }
 

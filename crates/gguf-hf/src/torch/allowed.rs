@@ -1,31 +1,31 @@
-//! The classes and functions that a pickle may name. Everything else is refused: naming is all that a pickle needs to run code.
+//! The classes and functions that a pickle may name. All others are refused, because a pickle can run code through any function that it names.
 
 use crate::dtype::Dtype;
 
-/// A class or function that is known.
+/// A known class or function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
     /// `collections.OrderedDict`.
     OrderedDict,
     /// `torch._utils._rebuild_tensor`: storage, offset, shape, strides.
     Tensor,
-    /// `torch._utils._rebuild_tensor_v2`: the same, then what gradients need.
+    /// `torch._utils._rebuild_tensor_v2`: the same, then arguments for gradients.
     TensorV2,
     /// `torch._utils._rebuild_tensor_v3`: the same, then the number format.
     TensorV3,
-    /// `torch._utils._rebuild_parameter` and the class itself: a tensor, then what gradients need.
+    /// `torch._utils._rebuild_parameter` and the class itself: a tensor, then arguments for gradients.
     Parameter,
     /// `torch._tensor._rebuild_from_type_v2`: a function, a class, the function's arguments, a state.
     FromType,
-    /// A class of tensors; it is named, not called.
+    /// A tensor class; it may be named but not called.
     TensorClass,
     /// `torch.Size`: a tuple.
     Size,
-    /// A class of storages, with the number format of its elements; `None` for bytes.
+    /// A storage class with the number format of its elements; `None` for bytes.
     Storage(Option<Dtype>),
     /// A number format.
     Dtype(Dtype),
-    /// What makes values that are no tensors and are passed over.
+    /// A function or class whose values are not tensors and are ignored.
     Opaque,
 }
 
@@ -61,7 +61,7 @@ const GLOBALS: &[(&str, &str, Global)] = &[
     ("torch.storage", "UntypedStorage", Global::Storage(None)),
     ("torch", "UntypedStorage", Global::Storage(None)),
     ("torch.storage", "_UntypedStorage", Global::Storage(None)),
-    // What else torch.load reads without executing what the file says.
+    // Other globals that torch.load reads without executing code from the file.
     ("torch", "device", Global::Opaque),
     ("torch.serialization", "_get_layout", Global::Opaque),
     ("collections", "Counter", Global::Opaque),
@@ -72,13 +72,13 @@ const GLOBALS: &[(&str, &str, Global)] = &[
     ("__builtin__", "bytearray", Global::Opaque),
     ("__builtin__", "complex", Global::Opaque),
     ("_codecs", "encode", Global::Opaque),
-    // Single numbers of numpy, as in the state of a training.
+    // Numpy scalars, as in training states.
     ("numpy", "dtype", Global::Opaque),
     ("numpy.core.multiarray", "scalar", Global::Opaque),
     ("numpy._core.multiarray", "scalar", Global::Opaque),
 ];
 
-/// The classes of storages without their ending, and their number formats.
+/// The storage classes without their suffix, and their number formats.
 const STORAGES: &[(&str, &str)] = &[
     ("Float", "F32"),
     ("Double", "F64"),

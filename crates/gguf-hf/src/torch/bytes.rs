@@ -1,37 +1,37 @@
-//! Bytes of a part of a file, one after the other, of which no more is in memory than a piece.
+//! Buffered sequential reading of a byte range of a file.
 
 use gguf_io::ReadAt;
 
 use super::error::{PickleError, PickleProblem, TorchError};
 
-/// Bytes that are read at once.
+/// Size of the buffer.
 const PIECE: u64 = 64 << 10;
 
-/// The bytes of a part of a file, from the first to the last.
+/// Reads a byte range of a file sequentially.
 #[derive(Debug)]
 pub(super) struct Bytes<'a> {
     source: &'a dyn ReadAt,
-    /// The next byte, from the start of the file.
+    /// The offset of the next byte in the file.
     at: u64,
-    /// The end of the part.
+    /// The offset of the end of the range.
     end: u64,
     piece: Vec<u8>,
-    /// Where the piece starts.
+    /// The offset of the buffer in the file.
     piece_at: u64,
 }
 
 impl<'a> Bytes<'a> {
-    /// The bytes from `at` to `end`; no reading goes further.
+    /// Reads the bytes from `at` to `end`, and none beyond `end`.
     pub(super) fn new(source: &'a dyn ReadAt, at: u64, end: u64) -> Bytes<'a> {
         Bytes { source, at, end, piece: Vec::new(), piece_at: at }
     }
 
-    /// The place of the next byte, from the start of the file.
+    /// The offset of the next byte in the file.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Bytes that are left.
+    /// The number of remaining bytes.
     pub(super) fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
     }
@@ -41,7 +41,7 @@ impl<'a> Bytes<'a> {
         PickleError { at: self.at, problem }.into()
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     pub(super) fn byte(&mut self) -> Result<u8, TorchError> {
         loop {
             let index = usize::try_from(self.at.wrapping_sub(self.piece_at)).unwrap_or(usize::MAX);
@@ -59,7 +59,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The next bytes, as many as the array has.
+    /// Reads the next bytes into an array.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], TorchError> {
         if self.left() < N as u64 {
             return Err(self.truncated(N as u64));
@@ -71,7 +71,7 @@ impl<'a> Bytes<'a> {
         Ok(array)
     }
 
-    /// The next `n` bytes; checks that they exist before memory is reserved.
+    /// Reads the next `n` bytes, after checking that they exist, before memory is allocated.
     pub(super) fn take(&mut self, n: u64) -> Result<Vec<u8>, TorchError> {
         if n > self.left() {
             return Err(self.truncated(n));
@@ -83,7 +83,7 @@ impl<'a> Bytes<'a> {
         Ok(bytes)
     }
 
-    /// Steps over the next `n` bytes.
+    /// Skips the next `n` bytes.
     pub(super) fn skip(&mut self, n: u64) -> Result<(), TorchError> {
         if n > self.left() {
             return Err(self.truncated(n));
@@ -92,7 +92,7 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
-    /// The bytes up to the next line feed, which is read too. Names are short.
+    /// Reads the bytes up to the next line feed, and consumes the line feed. Names are short.
     pub(super) fn line(&mut self) -> Result<Vec<u8>, TorchError> {
         const LONGEST: usize = 4096;
         let (start, mut line) = (self.at, Vec::new());

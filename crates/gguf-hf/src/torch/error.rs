@@ -1,4 +1,4 @@
-//! What can be wrong with a PyTorch file.
+//! Errors of PyTorch files.
 
 use std::fmt;
 use std::io;
@@ -10,111 +10,111 @@ use gguf_format::Kind;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
 pub enum TorchError {
-    /// The system refused to read.
+    /// Reading failed with an I/O error.
     Io(io::Error),
-    /// The file is something else.
+    /// The file is not in a PyTorch format.
     NotTorch(Kind),
-    /// A zip archive that `torch.save` does not write.
+    /// A zip archive not written by `torch.save`.
     Zip(ZipProblem),
     /// A pickle that is invalid or has unsupported content.
     Pickle(PickleError),
     /// The storage of a tensor is not in the file.
     NoStorage { tensor: String, key: String },
-    /// The storage of a tensor has another size than its pickle says.
+    /// The storage of a tensor differs in size from the pickle's description.
     StorageSize { key: String, found: u64, expected: u64 },
-    /// A storage of a file in the old format is not one that the pickle names.
+    /// A storage of a file in the old format is not listed in the pickle.
     UnknownStorage { at: u64, key: String },
     /// A tensor reaches past the end of its storage.
     OutOfStorage { tensor: String, key: String, last: u64, elements: u64 },
-    /// A tensor whose elements are many times those of its storage.
+    /// A tensor with many times more elements than its storage.
     Expanded { tensor: String, elements: u64, stored: u64 },
     /// The size of a tensor overflows.
     Size { tensor: String, shape: Vec<u64> },
-    /// The file holds no tensors by name; the keys are the first of what it holds.
+    /// The file does not contain a dictionary of tensors; the keys are the first of its content.
     NoTensors { keys: Vec<String> },
-    /// The name of a tensor is longer than any checkpoint has.
+    /// The name of a tensor is too long.
     LongName { start: String, max: usize },
-    /// The file was written on a machine with another byte order.
+    /// The file was written on a machine with a different byte order.
     BigEndian,
-    /// A version of the format that is not known.
+    /// An unknown version of the format.
     Version { found: String },
 }
 
-/// What is wrong with a pickle, and where.
+/// An error in a pickle, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PickleError {
-    /// The byte, from the start of the file, at which the instruction begins.
+    /// The offset of the instruction in the file.
     pub at: u64,
-    /// What is wrong.
+    /// The error.
     pub problem: PickleProblem,
 }
 
-/// What is wrong with an instruction of a pickle.
+/// An error in an instruction of a pickle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
 pub enum PickleProblem {
-    /// The pickle ends in the middle.
+    /// The pickle is truncated.
     Truncated { wanted: u64, left: u64 },
-    /// It does not begin with a protocol that `torch.save` writes.
+    /// It does not start with a protocol that `torch.save` writes.
     Protocol { found: u8 },
-    /// An instruction that is not read.
+    /// An unsupported instruction.
     Opcode { opcode: u8, name: &'static str },
-    /// A class or function that is not on the list of those that are read.
+    /// A class or function that is not on the list of allowed ones.
     Global { module: String, name: String },
-    /// What is called is no function that is read.
+    /// The called value is not an allowed function.
     Call { found: &'static str },
-    /// A value of another kind than the instruction needs.
+    /// An operand of the wrong type.
     Expected { expected: &'static str, found: &'static str },
-    /// The stack has too few values.
+    /// Stack underflow.
     EmptyStack,
     /// There is no mark on the stack.
     NoMark,
-    /// A value is fetched that was not stored.
+    /// A memo entry is read that was not stored.
     NoMemo { index: u32 },
     /// Text that is not UTF-8.
     NotUtf8,
-    /// A name without end.
+    /// An unterminated name.
     LongLine { max: usize },
-    /// More instructions than any checkpoint has.
+    /// Too many instructions.
     TooLong { max: u64 },
-    /// More bytes than any checkpoint has.
+    /// Too many bytes.
     TooLarge { max: u64 },
     /// A number that is negative or does not fit 64 bits.
     Number { what: &'static str },
     /// Shape and strides of a tensor differ in length.
     Strides { shape: usize, strides: usize },
-    /// More tensors than any checkpoint has.
+    /// Too many tensors.
     TooManyDimensions { max: usize },
-    /// More storages than any checkpoint has.
+    /// Too many storages.
     TooManyStorages { max: usize },
-    /// A function of tensors is called without the arguments that it needs.
+    /// A tensor function is called with missing arguments.
     Arguments { found: usize },
     /// More dimensions than PyTorch allows.
     Dimensions { found: usize, max: usize },
-    /// Storage that is a view of another, as before 2017.
+    /// A storage that is a view of another, as PyTorch wrote before 2017.
     ViewedStorage,
 }
 
-/// What is wrong with a zip archive.
+/// An error in a zip archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
 pub enum ZipProblem {
     /// The end of the archive is missing.
     NoEnd,
-    /// A record does not start as it has to.
+    /// A record does not start with its signature.
     Signature { at: u64, what: &'static str },
-    /// A record reaches past the end of what it lies in.
+    /// A record extends beyond the enclosing data.
     Truncated { at: u64, what: &'static str },
-    /// The directory is larger than that of any checkpoint.
+    /// The central directory is too large.
     DirectoryTooLarge { found: u64, max: u64 },
-    /// The directory does not lie where the end says.
+    /// The central directory is not at the offset in the end record.
     Directory { at: u64, bytes: u64, end: u64 },
-    /// The directory has another number of members than the end says.
+    /// The number of members differs from the end record.
     Count { found: u64, expected: u64 },
-    /// The archive is one of several files.
+    /// The archive is split into several files.
     Spanned,
     /// A name that is not UTF-8.
     Name { at: u64 },
@@ -126,13 +126,13 @@ pub enum ZipProblem {
     Compressed { name: String, method: u16 },
     /// The sizes of a member differ though it is not compressed.
     Sizes { name: String, stored: u64, size: u64 },
-    /// The header before a member's data does not agree with the directory.
+    /// The local header of a member disagrees with the central directory.
     LocalHeader { at: u64, name: String },
-    /// Two members share bytes.
+    /// Two members overlap.
     Overlap { first: String, second: String, at: u64 },
-    /// A member that has to be there is not.
+    /// A required member is missing.
     Missing { name: &'static str },
-    /// The archive holds a program.
+    /// The archive contains a TorchScript program.
     TorchScript,
     /// A member that is read into memory is too large.
     TooLarge { name: String, found: u64, max: u64 },

@@ -1,13 +1,13 @@
-//! Pickles, read as data.
+//! A pickle reader that executes nothing.
 //!
-//! A pickle is a program for a small stack machine, and Python's own machine calls any function that the program names. This one calls
-//! nothing: it builds lists, tuples, dictionaries, numbers and text, and knows the few names with which `torch.save` describes a tensor
-//! ([`super::allowed`]). Any other name and any other instruction is an error that says where it is.
+//! A pickle is a program for a small stack machine, and Python's implementation calls any function that the program names. This one calls
+//! nothing: it builds lists, tuples, dictionaries, numbers and text, and supports only the globals with which `torch.save` describes a tensor
+//! ([`super::allowed`]). Any other global or instruction is an error with its position.
 //!
-//! Values lie in one list and refer to each other by number, so a value that contains itself or that is nested deeply costs
-//! nothing. The numbers of instructions and bytes are bounded, and each instruction makes at most one value.
+//! Values are stored in one list and refer to each other by index, so cyclic and deeply nested values cost nothing. The numbers of instructions
+//! and bytes are bounded, and each instruction creates at most one value.
 //!
-//! The instructions are those of protocols 2 to 5 as Python's `pickletools` documents them.
+//! The instructions are those of protocols 2 to 5, as documented in Python's `pickletools`.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ use super::error::{PickleError, PickleProblem, TorchError};
 use crate::dtype::Dtype;
 use crate::safetensors::MAX_DIMS;
 
-/// The most instructions of a pickle. A tensor takes some forty.
+/// The maximum number of instructions in a pickle. A tensor takes some forty.
 pub(super) const MAX_OPS: u64 = 4_000_000;
 
-/// The most dimensions of all tensors together.
+/// The maximum number of dimensions of all tensors together.
 const MAX_ALL_DIMS: usize = 1_000_000;
 
-/// The most storages.
+/// The maximum number of storages.
 const MAX_STORAGES: usize = 500_000;
 
-/// The longest name of a tensor or storage, in bytes.
+/// The maximum length of a tensor or storage name, in bytes.
 pub(super) const MAX_NAME: usize = 1024;
 
-/// The most bytes of a pickle.
+/// The maximum size of a pickle in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 
-/// The number of a value.
+/// The index of a value.
 pub(super) type Id = u32;
 
 /// A value.
@@ -41,7 +41,7 @@ pub(super) enum Value {
     None,
     Bool,
     Int(i64),
-    /// A whole number of more than 64 bits: its little-endian bytes.
+    /// An integer of more than 64 bits, as little-endian bytes.
     Long(Box<[u8]>),
     Text(Box<str>),
     Tuple(Box<[Id]>),
@@ -50,7 +50,7 @@ pub(super) enum Value {
     Global(Global),
     Storage(u32),
     Tensor(u32),
-    /// A value that nothing here is made of: a float, bytes, a set.
+    /// A value of an ignored type: a float, bytes, a set.
     Other,
 }
 
@@ -72,19 +72,19 @@ impl Value {
     }
 }
 
-/// The memory of one tensor or several.
+/// The memory shared by one or more tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Storage {
-    /// The text that names its data in the file.
+    /// The key of its data in the file.
     pub(super) key: Id,
     /// The format of its elements; `None` for bytes without format.
     pub(super) dtype: Option<Dtype>,
-    /// Number of elements.
+    /// The number of elements.
     pub(super) elements: u64,
 }
 
 impl Storage {
-    /// Bytes of an element.
+    /// Bytes per element.
     pub(super) fn element_bytes(&self) -> u64 {
         self.dtype.map_or(1, |dtype| u64::from(dtype.bits / 8))
     }
@@ -93,17 +93,17 @@ impl Storage {
 /// A tensor: a view of a storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct View {
-    /// The number of the storage.
+    /// The index of the storage.
     pub(super) storage: u32,
     pub(super) dtype: Dtype,
-    /// The first element, in elements of the tensor's own format.
+    /// The offset of the first element, in elements of the tensor's own format.
     pub(super) offset: u64,
     pub(super) shape: Vec<u64>,
-    /// Elements from one step to the next in each dimension.
+    /// The stride of each dimension, in elements.
     pub(super) strides: Vec<u64>,
 }
 
-/// What a pickle describes.
+/// The content of a pickle.
 #[derive(Debug)]
 pub(super) struct Pickle {
     values: Vec<Value>,
@@ -113,17 +113,17 @@ pub(super) struct Pickle {
 }
 
 impl Pickle {
-    /// The value of the whole.
+    /// The top-level value.
     pub(super) fn root(&self) -> &Value {
         self.value(self.root)
     }
 
-    /// A value.
+    /// The value with an index.
     pub(super) fn value(&self, id: Id) -> &Value {
         self.values.get(id as usize).unwrap_or(&Value::None)
     }
 
-    /// A value that is text.
+    /// The text of a string value.
     pub(super) fn text(&self, id: Id) -> Option<&str> {
         match self.value(id) {
             Value::Text(text) => Some(text),
@@ -132,7 +132,7 @@ impl Pickle {
     }
 }
 
-/// Reads the pickle that starts at the next byte and has at most `max_ops` instructions.
+/// Reads the pickle at the current position, with at most `max_ops` instructions.
 pub(super) fn read(bytes: &mut Bytes<'_>, max_ops: u64) -> Result<Pickle, TorchError> {
     let mut machine = Machine {
         values: Vec::new(),
@@ -153,27 +153,27 @@ pub(super) fn read(bytes: &mut Bytes<'_>, max_ops: u64) -> Result<Pickle, TorchE
 struct Machine {
     values: Vec<Value>,
     stack: Vec<Id>,
-    /// Heights of the stack at the marks.
+    /// Stack heights at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
     storages: Vec<Storage>,
     views: Vec<View>,
-    /// Dimensions of all tensors.
+    /// Total dimensions of all tensors.
     n_dims: usize,
-    /// Pairs of dictionaries that were made of lists.
+    /// Total pairs of dictionaries that were built from lists.
     n_pairs: usize,
-    /// Where the current instruction starts.
+    /// The offset of the current instruction.
     at: u64,
 }
 
-/// The value of a call.
+/// The result of a call.
 enum Made {
     New(Value),
     /// One of the arguments.
     There(Id),
 }
 
-/// A result of an instruction that reads nothing.
+/// The result of an instruction without immediate arguments.
 type Step<T> = Result<T, PickleProblem>;
 
 impl Machine {
@@ -201,7 +201,7 @@ impl Machine {
         Err(PickleError { at: self.at, problem }.into())
     }
 
-    /// Reads the arguments of an instruction, then does it.
+    /// Reads the arguments of an instruction and executes it.
     fn read_and_do(&mut self, opcode: u8, bytes: &mut Bytes<'_>) -> Result<(), TorchError> {
         let done = match opcode {
             // PROTO
@@ -209,7 +209,7 @@ impl Machine {
                 2..=5 => Ok(()),
                 found => Err(PickleProblem::Protocol { found }),
             },
-            // FRAME: its length serves readers with buffers.
+            // FRAME: its length only helps buffered readers.
             0x95 => {
                 let len = u64::from_le_bytes(bytes.array()?);
                 match bytes.left() {
@@ -248,7 +248,7 @@ impl Machine {
                 let len = u64::from_le_bytes(bytes.array()?);
                 self.text(self.take(bytes, len)?)
             }
-            // SHORT_BINSTRING, BINSTRING: text of Python 2.
+            // SHORT_BINSTRING, BINSTRING: Python 2 strings.
             b'U' => {
                 let len = u64::from(bytes.byte()?);
                 self.text(bytes.take(len)?)
@@ -304,7 +304,7 @@ impl Machine {
         done.or_else(|problem| self.fail(problem))
     }
 
-    /// Bytes of a text or number, of which there are no more than a pickle may have.
+    /// Reads the bytes of a text or number, bounded by the maximum size of a pickle.
     fn take(&self, bytes: &mut Bytes<'_>, len: u64) -> Result<Vec<u8>, TorchError> {
         if len > MAX_BYTES && len <= bytes.left() {
             return self.fail(PickleProblem::TooLarge { max: MAX_BYTES });
@@ -312,7 +312,7 @@ impl Machine {
         bytes.take(len)
     }
 
-    /// Does an instruction without arguments.
+    /// Executes an instruction without arguments.
     fn execute(&mut self, opcode: u8) -> Step<()> {
         match opcode {
             // MARK
@@ -320,7 +320,7 @@ impl Machine {
                 self.marks.push(self.stack.len());
                 Ok(())
             }
-            // POP takes a mark away where one is on top.
+            // POP removes the mark if one is on top.
             b'0' if self.marks.last() == Some(&self.stack.len()) => {
                 self.marks.pop();
                 Ok(())
@@ -404,7 +404,7 @@ impl Machine {
                     }
                 }
             }
-            // BUILD: a state for the value below it. Those that are read need none.
+            // BUILD: sets the state of the value below. Supported values need no state.
             b'b' => {
                 self.pop()?;
                 match self.get_value(self.top()?) {
@@ -430,7 +430,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The value on top, above the last mark.
+    /// The top value, which must be above the last mark.
     fn top(&self) -> Step<Id> {
         let floor = self.marks.last().copied().unwrap_or(0);
         self.stack.get(floor..).and_then(|above| above.last()).copied().ok_or(PickleProblem::EmptyStack)
@@ -442,7 +442,7 @@ impl Machine {
         Ok(top)
     }
 
-    /// Everything above the last mark.
+    /// Pops all values above the last mark.
     fn pop_mark(&mut self) -> Step<Vec<Id>> {
         let mark = self.marks.pop().ok_or(PickleProblem::NoMark)?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
@@ -486,7 +486,7 @@ impl Machine {
         let list = self.top()?;
         match self.values.get_mut(list as usize) {
             Some(Value::List(list)) => list.extend(items),
-            // A set, in the protocols before 4.
+            // A set, in protocols before 4.
             Some(Value::Other) => {}
             _ => return Err(expected("a list", self.get_value(list))),
         }
@@ -515,7 +515,7 @@ impl Machine {
         }
     }
 
-    /// The value of a call of a known function.
+    /// The result of calling a known function.
     fn call(&mut self, callee: Id, args: Id) -> Step<Made> {
         let callee = match self.get_value(callee) {
             Value::Global(callee) => *callee,
@@ -557,13 +557,13 @@ impl Machine {
         }
     }
 
-    /// A dictionary of a list of pairs.
+    /// Builds a dictionary from a list of pairs.
     fn pairs(&mut self, list: Id) -> Step<Value> {
         let items = match self.get_value(list) {
             Value::List(items) => items,
             other => return Err(expected("a list of pairs", other)),
         };
-        // One list can be made into dictionaries again and again.
+        // One list can be converted repeatedly.
         let n_pairs = self.n_pairs.saturating_add(items.len());
         if n_pairs as u64 > MAX_OPS {
             return Err(PickleProblem::TooLong { max: MAX_OPS });
@@ -658,13 +658,13 @@ impl Machine {
     }
 }
 
-/// A class or function that is on the list.
+/// Looks up an allowed class or function.
 fn global(module: &str, name: &str) -> Step<Global> {
     let refused = || PickleProblem::Global { module: shortened(module), name: shortened(name) };
     allowed::find(module, name).ok_or_else(refused)
 }
 
-/// The start of a text, long enough for a message.
+/// The start of a text, shortened for a message.
 fn shortened(text: &str) -> String {
     text.chars().take(MAX_NAME).collect()
 }
@@ -673,7 +673,7 @@ fn expected(expected: &'static str, found: &Value) -> PickleProblem {
     PickleProblem::Expected { expected, found: found.kind() }
 }
 
-/// The names of rejected instructions; empty for bytes that are not instructions.
+/// The names of unsupported instructions; empty for invalid opcodes.
 fn refused_name(opcode: u8) -> &'static str {
     match opcode {
         b'I' => "INT",

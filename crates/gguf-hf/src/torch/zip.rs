@@ -1,8 +1,7 @@
-//! The directory of a zip archive, as far as `torch.save` uses the format: stored members, sizes of up to 64 bits.
+//! The central directory of a zip archive, limited to the features that `torch.save` uses: stored members and sizes of up to 64 bits.
 //!
-//! The layout is that of PKWARE's APPNOTE, sections 4.3 and 4.5.3. What two readers could understand differently is refused: a
-//! directory that does not end where the end record begins, members that overlap or have the same name, and headers before the data
-//! that disagree with the directory.
+//! The layout follows PKWARE's APPNOTE, sections 4.3 and 4.5.3. Ambiguous archives are refused: a directory that does not end at the start of
+//! the end record, members that overlap or share a name, and local headers that disagree with the directory.
 
 use std::collections::HashSet;
 
@@ -10,7 +9,7 @@ use gguf_io::ReadAt;
 
 use super::error::{TorchError, ZipProblem};
 
-/// The largest directory that is read. It takes some 100 bytes for each tensor.
+/// The maximum size of the central directory. It takes some 100 bytes per tensor.
 const MAX_DIRECTORY: u64 = 16 << 20;
 
 const END: [u8; 4] = *b"PK\x05\x06";
@@ -27,15 +26,15 @@ const LOCAL_BYTES: u64 = 30;
 /// A file in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its name, with `/` between folders.
+    /// Its path, with `/` as separator.
     pub(super) name: String,
-    /// Where its data starts, from the start of the archive.
+    /// The offset of its data in the archive.
     pub(super) offset: u64,
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub(super) bytes: u64,
 }
 
-/// The members of an archive, in the order of the directory. Each lies inside the archive, and no two overlap.
+/// The members of an archive, in directory order. Each lies inside the archive, and no two overlap.
 pub(super) fn members(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Member>, TorchError> {
     let directory = find_directory(source, file_bytes)?;
     if directory.bytes > MAX_DIRECTORY {
@@ -62,7 +61,7 @@ pub(super) fn members(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Member
     Ok(members)
 }
 
-/// The bytes of a small member.
+/// Reads a small member into memory.
 pub(super) fn read_member(source: &dyn ReadAt, member: &Member, max: u64) -> Result<Vec<u8>, TorchError> {
     if member.bytes > max {
         return Err(ZipProblem::TooLarge { name: member.name.clone(), found: member.bytes, max }.into());
@@ -70,7 +69,7 @@ pub(super) fn read_member(source: &dyn ReadAt, member: &Member, max: u64) -> Res
     read(source, member.offset, member.bytes)
 }
 
-/// Bytes whose number is bounded.
+/// Reads a bounded number of bytes.
 fn read(source: &dyn ReadAt, at: u64, n: u64) -> Result<Vec<u8>, TorchError> {
     let mut bytes = Vec::new();
     let len = usize::try_from(n).unwrap_or(usize::MAX);
@@ -80,7 +79,7 @@ fn read(source: &dyn ReadAt, at: u64, n: u64) -> Result<Vec<u8>, TorchError> {
     Ok(bytes)
 }
 
-/// Where the directory lies.
+/// The location of the central directory.
 #[derive(Debug)]
 struct Directory {
     at: u64,
@@ -88,7 +87,7 @@ struct Directory {
     n_entries: u64,
 }
 
-/// Little-endian numbers of a record.
+/// A cursor over the little-endian numbers of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -150,15 +149,15 @@ fn find_directory(source: &dyn ReadAt, file_bytes: u64) -> Result<Directory, Tor
     Ok(found)
 }
 
-/// A member as the directory has it.
+/// A directory entry.
 struct Entry {
     name: String,
     bytes: u64,
-    /// Where the header before its data starts.
+    /// The offset of the local header.
     header: u64,
 }
 
-/// The first entry of a directory, and what comes after it. `at` is its place.
+/// Parses the first entry of a directory and returns the rest. `at` is its offset.
 fn entry(directory: &[u8], at: u64) -> Result<(Entry, &[u8]), TorchError> {
     let what = "an entry of the directory";
     if !directory.starts_with(&ENTRY) {
@@ -200,7 +199,7 @@ fn entry(directory: &[u8], at: u64) -> Result<(Entry, &[u8]), TorchError> {
     Ok((Entry { name, bytes: size, header }, rest))
 }
 
-/// The content of an extra field.
+/// Finds the content of an extra field.
 fn extra_field(mut extra: &[u8], wanted: u16) -> Option<&[u8]> {
     while extra.len() >= 4 {
         let (id, len) = (Fields(extra).u16(0), usize::from(Fields(extra).u16(2)));
@@ -213,7 +212,7 @@ fn extra_field(mut extra: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-/// Where the data of a member starts: after a header with the same name, and before the directory.
+/// The offset of a member's data, which follows a local header with the same name and lies before the directory.
 fn local_data(source: &dyn ReadAt, entry: &Entry, directory: u64) -> Result<u64, TorchError> {
     let wrong = || TorchError::from(ZipProblem::LocalHeader { at: entry.header, name: entry.name.clone() });
     let fits = |end: Option<u64>| end.filter(|end| *end <= directory).ok_or_else(wrong);
@@ -232,7 +231,7 @@ fn local_data(source: &dyn ReadAt, entry: &Entry, directory: u64) -> Result<u64,
     Ok(data)
 }
 
-/// Refuses members that share bytes, headers included.
+/// Refuses members that overlap, headers included.
 fn refuse_overlap(members: &[Member], headers: &[u64]) -> Result<(), TorchError> {
     let mut order: Vec<(u64, &Member)> = headers.iter().copied().zip(members).collect();
     order.sort_unstable_by_key(|(header, _)| *header);

@@ -1,10 +1,10 @@
-//! Encoders, and models with recurrence: what their tables ask of the engine.
+//! Encoders and recurrent models, whose tables use special features of the engine.
 
 use gguf_model::arch::Map;
 
 use super::*;
 
-/// Names, shapes, and operations on values.
+/// Names, shapes and value operations.
 fn outputs(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>, Vec<Map>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
     let plan = draft(c, &sources, OutType::Auto).unwrap();

@@ -1,19 +1,18 @@
-//! Pre-tokenizers of known families: the steps that `tokenizer.json` defines, in the canonical spelling of
-//! [`super::canonical`].
+//! Pre-tokenizers of known families: the steps in `tokenizer.json`, in the canonical form of [`super::canonical`].
 //!
-//! The definitions are those of published `tokenizer.json` files; the patterns also stand in src/llama-vocab.cpp of
-//! llama.cpp (`llm_tokenizer_bpe`), as comments where it adapts them.
+//! The definitions are from published `tokenizer.json` files. The patterns also occur in llama.cpp's src/llama-vocab.cpp (`llm_tokenizer_bpe`),
+//! as comments if it adapts them.
 
-/// A family of tokenizers that are cut alike.
+/// A family of tokenizers with the same pre-tokenizer.
 pub(super) struct Family {
-    /// Name for `tokenizer.ggml.pre`.
+    /// Value of `tokenizer.ggml.pre`.
     pub(super) name: &'static str,
-    /// The name for a tokenizer that normalizes to NFC, where it is another. It makes no difference to llama.cpp, which
-    /// does not normalize, but is the name that its converter gives.
+    /// The name for a tokenizer with NFC normalization, if it differs. llama.cpp does not normalize and treats both names alike, but its
+    /// converter writes this one.
     pub(super) nfc: &'static str,
-    /// The name for a tokenizer that does not look a word up before it merges, where it is another.
+    /// The name for a tokenizer that does not look up whole words before merging, if it differs.
     pub(super) merging: &'static str,
-    /// The steps.
+    /// The steps of the pre-tokenizer.
     pub(super) steps: &'static [&'static str],
 }
 

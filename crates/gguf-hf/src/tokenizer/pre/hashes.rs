@@ -1,8 +1,7 @@
 //! The check hashes of known tokenizers.
 //!
-//! The hash is SHA-256 of the ids of [`CHECK_TEXT`], encoded with special tokens and written as Python writes a list:
-//! `[1, 2, 3]`. Text, hashes and names are those of `get_vocab_base_pre` in llama.cpp's conversion/base.py; of a hash
-//! that stands there under several names, the last is the one in effect.
+//! The hash is SHA-256 of the ids of [`CHECK_TEXT`], encoded with special tokens and formatted as a Python list: `[1, 2, 3]`. Text, hashes and
+//! names are from `get_vocab_base_pre` in llama.cpp's conversion/base.py; if a hash occurs there under several names, the last one is in effect.
 
 /// The text whose encoding distinguishes the tokenizers.
 pub(super) const CHECK_TEXT: &str = concat!(
@@ -13,7 +12,7 @@ pub(super) const CHECK_TEXT: &str = concat!(
     "E you sure? 'M not sure I'll make it, 'D you like some tea? We'Ve a'lL",
 );
 
-/// Name for `tokenizer.ggml.pre`, and hash.
+/// Value of `tokenizer.ggml.pre`, and hash.
 pub(super) const HASHES: [(&str, &str); 95] = [
     ("a.x-4.0", "b0a6b1c0bd5998ebd9df08611efde34a4ff03faed45ae09c43e6b31ebd4b94cf"),
     ("afmoe", "49fc0303c9e0d2c2c565c510f64b2d9b271276acdcdadff733249eda9f7d59df"),

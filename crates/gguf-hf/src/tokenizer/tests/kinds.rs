@@ -1,4 +1,4 @@
-//! Vocabularies that only some classes of checkpoints have. What is expected is what llama.cpp's converter writes.
+//! Vocabularies specific to some classes of checkpoints. The expected values are the output of llama.cpp's converter.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn options(vocab: Vocab) -> TokenizerOptions {
     TokenizerOptions { vocab, ..TokenizerOptions::default() }
 }
 
-/// The lines about the lists of tokens and what follows from the class, without those of every vocabulary.
+/// The lines about the token lists and the class-specific keys, without those common to all vocabularies.
 fn written(vocab: Vocab, name: &str, files: &[(&str, &[u8])], config: Json) -> Vec<String> {
     lines(&run_with(name, files, config, &options(vocab)).unwrap().kvs)
 }
@@ -35,7 +35,7 @@ fn word_pieces_get_the_space_before_words() {
     let settings = br#"{"tokenizer_class": "BertTokenizer", "unk_token": "[UNK]", "pad_token": "[PAD]"}"#;
     let tokenizer = word_piece().to_string();
     let files = [("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", &settings[..])];
-    // The class adds [CLS], [MASK] and [SEP], which the file does not have.
+    // The class adds [CLS], [MASK] and [SEP], which the file lacks.
     let found = written(Vocab::WordPiece, "wordpiece", &files, json!({"vocab_size": 10}));
     assert_eq!(
         found,
@@ -82,7 +82,7 @@ fn word_pieces_in_a_text() {
     );
 }
 
-/// A Unigram model with rules for texts. The specifications of [`model`] come first, and these count.
+/// A Unigram model with normalization rules. It also has the specifications of [`model`], which these override.
 fn unigram() -> Vec<u8> {
     let mut bytes = model(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("▁a", -1.5, 1), ("b", -2.0, 4)]);
     bytes.extend([0x12, 2, 0x18, 1]); // trainer_spec { 3: 1 }
@@ -178,7 +178,7 @@ fn unigram_in_tokenizer_json() {
 
 #[test]
 fn ranks_of_tiktoken() {
-    // a, b, ab, and a byte that is no text.
+    // a, b, ab, and a byte that is not UTF-8.
     let ranks = b"YQ== 0\nYg== 1\n\nYWI= 2\n/w== 3\n";
     let found = written(Vocab::Tiktoken, "tiktoken", &[("qwen.tiktoken", ranks)], json!({"vocab_size": 213}));
     let ids = ["bos", "eos", "unknown"].map(|kind| format!("tokenizer.ggml.{kind}_token_id = 4"));
@@ -204,7 +204,7 @@ fn ranks_of_tiktoken() {
     }
 }
 
-/// Kimi's special tokens are in `tokenizer_config.json`, which has names for some of them.
+/// Kimi's special tokens are in `tokenizer_config.json`, which names some of them.
 #[test]
 fn ranks_of_kimi() {
     let ranks = b"YQ== 0\nYg== 1\nYWI= 2\n/w== 3\n";
@@ -220,7 +220,7 @@ fn ranks_of_kimi() {
         assert_eq!(found[4], "tokenizer.ggml.merges = a b");
         let ids = ["tokenizer.ggml.bos_token_id = 4".to_owned(), format!("tokenizer.ggml.eos_token_id = {end}")];
         assert_eq!(found[5..], ids);
-        // As many as the model has room for.
+        // Special tokens beyond `vocab_size` are omitted.
         let found = written(vocab, name, &files, json!({"vocab_size": 7}));
         assert!(found[2].ends_with("<|reserved_token_5|> [EOS]"), "{}", found[2]);
     }
@@ -228,10 +228,10 @@ fn ranks_of_kimi() {
     assert!(refused.contains("expected tokenizer.json or tiktoken.model"), "{refused}");
 }
 
-/// The file of Llama 3 has the name of a SentencePiece model; later ones have other special tokens.
+/// Llama 3's file has the name of a SentencePiece model; later versions have other special tokens.
 #[test]
 fn ranks_of_llama_3() {
-    // a, b, ab, aab, which two pairs make, and a byte that is no text.
+    // a, b, ab, aab, which results from two pairs, and a byte that is not UTF-8.
     let ranks = b"YQ== 0\nYg== 1\nYWI= 2\nYWE= 3\nYWFi 4\n/w== 5\n";
     let found = written(Vocab::Llama, "llama3", &[("tokenizer.model", ranks)], json!({"vocab_size": 262}));
     assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = llama-bpe"]);
@@ -278,7 +278,7 @@ fn the_vocabulary_of_rwkv() {
         found[..6],
         [
             "tokenizer.ggml.model = rwkv",
-            // Shown with the backslashes escaped once more.
+            // Displayed with doubled backslashes.
             r"tokenizer.ggml.tokens = <s> \\n   \\xe4\\xb8 ' a b [PAD6]",
             "tokenizer.ggml.token_type = 3 1 1 1 1 1 5",
             "tokenizer.ggml.eos_token_id = 0",
@@ -338,7 +338,7 @@ fn the_vocabulary_of_plamo() {
     assert!(found.contains("bos_token is \"none\", expected a token of tokenizer.jsonl"), "{found}");
 }
 
-/// A file of Mistral's own format with the tokens `a`, `b`, `ab`, `ba` and `aba`, of which the last is cut off.
+/// A file in Mistral's own format with the tokens `a`, `b`, `ab`, `ba` and `aba`, of which the last is truncated.
 fn tekken() -> Json {
     let special = ["<unk>", "<s>", "</s>", "<pad>"].iter().zip(0..);
     let special: Vec<Json> =
@@ -374,7 +374,7 @@ fn special_tokens_of_mistral_come_before_the_ranks() {
     ];
     let template: (&str, &[u8]) = ("chat_template.jinja", b"own");
     assert_eq!(run(&tekken(), &[template]), expected);
-    // Where llama.cpp has no template for the version, the folder's own is taken.
+    // If llama.cpp has no template for the version, the folder's own is used.
     let mut later = tekken();
     later["config"]["version"] = json!("v15");
     assert_eq!(run(&later, &[template]).last().unwrap(), "tokenizer.chat_template = own");
