@@ -87,23 +87,23 @@ pub struct Hparams<'g> {
     pub leading_dense: u64,
     /// Every how many blocks one has experts, where not all have; none at all where it is 0.
     pub expert_step: Option<u64>,
-    /// Elements of the state that queries are made of.
+    /// Rank of the query projection in latent attention.
     pub q_lora: Option<u64>,
-    /// Elements of the state that keys and values are made of.
+    /// Rank of the key and value projection in latent attention.
     pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
-    /// Positions that the convolution before a state space sees.
+    /// Kernel size of the convolution before a state space.
     pub ssm_conv: Option<u64>,
     /// Width of a state space.
     pub ssm_inner: Option<u64>,
-    /// Size of the state of each element of a state space.
+    /// State size per channel of a state space.
     pub ssm_state: Option<u64>,
     /// Rank of the time steps; heads in Mamba 2.
     pub ssm_rank: Option<u64>,
-    /// Groups of heads that share input and output projections.
+    /// Groups of heads that share input and output projections (B and C).
     pub ssm_groups: Option<u64>,
     /// Elements of a hidden state of the encoder, where it has keys of its own.
     pub encoder_embd: Option<u64>,
@@ -111,9 +111,9 @@ pub struct Hparams<'g> {
     pub encoder_context: Option<u64>,
     /// Frequencies of the sound that an encoder reads.
     pub mels: Option<u64>,
-    /// Kinds of tokens.
+    /// Token types.
     pub token_types: Option<u64>,
-    /// Classes of relative distances.
+    /// Buckets of relative positions.
     pub buckets: Option<u64>,
     /// Width of a head of RWKV.
     pub wkv_head: Option<u64>,
@@ -141,7 +141,7 @@ pub struct Hparams<'g> {
     pub recurrent: Option<ArrayRef<'g>>,
     /// Every how many blocks one has attention in place of a recurrent layer.
     pub attention_interval: Option<u64>,
-    /// Positions that a short convolution sees.
+    /// Kernel size of a short convolution.
     pub shortconv: Option<u64>,
     /// Heads of the indexer of sparse attention.
     pub indexer_heads: Option<u64>,
@@ -157,7 +157,7 @@ pub struct Hparams<'g> {
     pub hyper_rank: Option<u64>,
     /// The blocks that add n-gram embeddings.
     pub ngram_blocks: Option<ArrayRef<'g>>,
-    /// Positions that the convolution of n-gram embeddings sees.
+    /// Kernel size of the convolution of n-gram embeddings.
     pub ngram_conv: Option<u64>,
     /// Hidden states that hyper-connections mix.
     pub hyper: Option<u64>,

@@ -14,7 +14,7 @@ mod qwen;
 mod siglip;
 mod whisper;
 
-/// What a file of this folder is written with.
+/// Common imports of the files in this folder.
 mod prelude {
     pub(super) use super::super::prelude::*;
     pub(super) use super::{GATED_BLOCK, HEAD, PIXELS, TOWER, VISION};
