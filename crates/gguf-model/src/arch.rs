@@ -35,9 +35,9 @@ macro_rules! rows {
 }
 
 /// Key-values, one row each, terminated by a semicolon: `"rope.freq_base" F32? = "rope_theta";`. In order: the key,
-/// without the architecture's name as prefix; the type, followed by `?` if the key is omitted when the formula has no
-/// value; and the formula ([`Key::formula`]). `let x = "formula";` sets a field of the configuration for the rows
-/// below.
+/// without the architecture's name, or in full if it has another prefix; the type, followed by `?` if the key is
+/// omitted when the formula has no value; and the formula ([`Key::formula`]). `let x = "formula";` sets a field of the
+/// configuration for the rows below.
 macro_rules! keys {
     (@rows [$($done:expr,)*]) => { &[$($done),*] };
     (@rows [$($done:expr,)*] let $field:ident = $formula:expr; $($rest:tt)*) => {
