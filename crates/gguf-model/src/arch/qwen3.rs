@@ -1,4 +1,4 @@
-//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: norms of queries and keys; also as rerankers.
+//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: query and key norms; also as rerankers.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` and `qwen3vl.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`,
 //! `Qwen3VLTextModel` in `conversion/qwen3vl.py`, `Step3VLTextModel` in `conversion/step3.py`.

@@ -71,7 +71,7 @@ const BLOCK: &[Row] = rows! {
     "attn_gate.weight"      [Embd Heads]            Optional Always <- "self_attn.g_proj";
 };
 
-/// Blocks without experts are those that have none in the checkpoint.
+/// Blocks without experts are detected by their tensors in the checkpoint.
 const EXPERTS_OF_BLOCKS: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]               Optional Always <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]               Optional Always <- "mlp.up_proj";
