@@ -78,7 +78,7 @@ const ADAPTERS: &[Row] = rows! {
     "ffn_down.lora_b"    []          Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
 };
 
-/// The first adapter occupies the place of the all-zero one.
+/// Duplicates the first adapter as a placeholder for the all-zero one.
 const PLAIN: &str = "n 1 r e -> n[:1] r e + n r e";
 
 /// As [`PLAIN`], with rotated pairs of queries made adjacent.

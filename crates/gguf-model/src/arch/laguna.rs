@@ -31,7 +31,7 @@ const KEYS: &[Key] = keys! {
         else int(head_dim * float(rope_all.sliding_attention.partial_rotary_factor|1.0))";
 };
 
-/// The first EOS token that differs from the BOS token is the end-of-turn token.
+/// If there are several EOS tokens, the first that differs from the BOS token is the end-of-turn token.
 const END_OF_TURN: &[Key] = keys! {
     let ends = "eos_token_id if is_list(eos_token_id ?? 0) else []";
     "tokenizer.ggml.eot_token_id" U32? = "null if len(ends) == 0 else ends[0] if ends[0] != bos_token_id
