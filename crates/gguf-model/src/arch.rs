@@ -346,7 +346,7 @@ dims! {
     SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
     /// Width of one group.
     SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
-    /// A state space and its gate.
+    /// A state space and its gate, concatenated.
     SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
     /// Time steps, input and output projections of Mamba 1, concatenated.
     SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
@@ -468,7 +468,7 @@ pub enum When {
     First,
     /// Blocks with attention, in models whose other blocks are recurrent.
     Attention,
-    /// Blocks with a recurrent layer, or a convolution, in place of attention.
+    /// Blocks with a recurrent layer or a convolution instead of attention.
     Recurrent,
     /// Models of RWKV with a gate.
     Gate,
@@ -478,7 +478,7 @@ pub enum When {
     NextTokens,
     /// All other blocks.
     Main,
-    /// Blocks whose attention sees a sliding window.
+    /// Blocks with sliding-window attention.
     Windowed,
     /// All other blocks.
     Whole,
@@ -931,7 +931,7 @@ pub struct Architecture {
     /// Its names in `general.architecture`.
     pub names: &'static [&'static str],
     /// The keys that llama.cpp requires to load a model (`load_hparams` and `load_arch_hparams`) or to determine
-    /// tensor shapes. Keys that only some models need, and those of `general` and `tokenizer`, are not listed.
+    /// tensor shapes. Keys that only some models need, and `general` and `tokenizer` keys, are not listed.
     pub required: &'static [&'static [&'static str]],
     /// Tensors outside the blocks.
     pub outside: &'static [&'static [Row]],

@@ -1,5 +1,5 @@
-//! Baichuan: Llama whose checkpoints have queries, keys and values in one matrix. The 13B models have ALiBi instead of
-//! rotary positions; llama.cpp detects them by the number of blocks.
+//! Baichuan: Llama whose checkpoints fuse queries, keys and values. The 13B models have ALiBi instead of rotary
+//! positions; llama.cpp detects them by the number of blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/baichuan.cpp` of llama.cpp, `BaichuanModel` in `conversion/baichuan.py`.
 //! The reference recurses endlessly and converts none of these models; this table implements what it intends. Like the

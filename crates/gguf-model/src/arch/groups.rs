@@ -360,7 +360,8 @@ pub(super) const GRANITE_FIELDS: &[Key] = keys! {
     let head_dim = "null";
 };
 
-/// The key-values of Granite after [`GENERIC`]: those of Llama, the scales, and the blocks that take image features.
+/// The key-values of Granite after [`GENERIC`]: Llama's key-values, the scales, and the blocks that take image
+/// features.
 pub(super) const GRANITE_KEYS: &[Key] = keys! {
     "vocab_size" U32 = "vocab_size";
     "rope.dimension_count" U32 = "hidden_size // num_attention_heads";
