@@ -1,13 +1,13 @@
-//! Architectures, one file each, as tables: which tensors each has and what shapes follow from its keys (`load_arch_tensors` of the
-//! files in llama.cpp's `src/models`), and how a checkpoint of Hugging Face becomes one (`conversion/` of llama.cpp).
+//! Tables of architectures, one file each: the tensors, their shapes as functions of the keys (`load_arch_tensors` in
+//! llama.cpp's `src/models`), and the conversion of Hugging Face checkpoints (`conversion/` of llama.cpp).
 //!
-//! An [`Architecture`] lists all its tensors, so that missing and unexpected ones are found, and for each the tensor of
-//! the checkpoint that it is made of. A [`Checkpoint`] adds what is particular to classes of checkpoints: their names, the
-//! key-values and how they follow from `config.json`, the kind of tokenizer. Tables hold no functions; `gguf-hf` interprets
-//! them. For all architectures that are not listed there is a list of tensors that mean the same wherever they are ([`COMMON`]),
-//! looked at if present.
+//! An [`Architecture`] lists all its tensors, so that missing and unexpected tensors are detected, and names the
+//! source tensor of each in a checkpoint. A [`Checkpoint`] describes a set of model classes: their names, the
+//! key-values and their derivation from `config.json`, and the kind of tokenizer. Tables hold no functions; `gguf-hf`
+//! interprets them. For architectures without a table, [`COMMON`] lists tensors that have the same meaning everywhere;
+//! they are checked if present.
 //!
-//! The types of a table are in one file, because an author of an architecture reads them together.
+//! The table types share one file because an author of an architecture reads them together.
 
 use gguf_format::Dims;
 use gguf_format::keys::{self, KeyInfo};
@@ -15,15 +15,16 @@ use gguf_format::keys::{self, KeyInfo};
 use crate::hparams::Hparams;
 pub use crate::stack::Stack;
 
-/// Tensors, each a row that ends with a semicolon:
+/// Tensors, one row each, terminated by a semicolon:
 ///
 /// ```text
 /// "attn_q.weight" [Embd Q] UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE;
 /// ```
 ///
-/// The GGUF name, without `blk.N.`; its dimensions from the contiguous one on; whether it is needed, and in which models; with
-/// `+`, whether there is a bias too; after `<-` the names in a checkpoint, as [`Row::source`] describes; after `:` the [pattern](Row::pattern); then
-/// [functions](Map) of its values, each after a comma.
+/// In order: the GGUF name without `blk.N.`; the dimensions, the contiguous one first; whether the tensor is required,
+/// and in which models; after `+`, whether the bias is required; after `<-`, the names in a checkpoint
+/// ([`Row::source`]); after `:`, the [pattern](Row::pattern); then the [functions](Map) of its values, each after a
+/// comma.
 macro_rules! rows {
     ($($name:literal [$($dim:ident)*] $need:ident $when:ident $(+ $bias:ident)?
        $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)*)?;)*) => {
@@ -33,9 +34,10 @@ macro_rules! rows {
     };
 }
 
-/// Key-values, each a row that ends with a semicolon: `"rope.freq_base" F32? = "rope_theta";`. The key, without the name of
-/// the architecture unless it has a prefix of its own; the type, with `?` if the key is left out where the formula has no value; and
-/// the formula, as [`Key::formula`] describes. `let x = "formula";` sets a field of the configuration for the rows below.
+/// Key-values, one row each, terminated by a semicolon: `"rope.freq_base" F32? = "rope_theta";`. In order: the key,
+/// without the architecture's name, or in full if it has another prefix; the type, followed by `?` if the key is
+/// omitted when the formula has no value; and the formula ([`Key::formula`]). `let x = "formula";` sets a field of the
+/// configuration for the rows below.
 macro_rules! keys {
     (@rows [$($done:expr,)*]) => { &[$($done),*] };
     (@rows [$($done:expr,)*] let $field:ident = $formula:expr; $($rest:tt)*) => {
@@ -185,7 +187,7 @@ mod wavtokenizer;
 mod whisper;
 mod xverse;
 
-/// What a file of this folder is written with.
+/// Common imports of the files in this folder.
 mod prelude {
     pub(super) use gguf_format::keys;
 
@@ -196,7 +198,7 @@ mod prelude {
 /// Dimensions: the meaning of each, the keys that determine it, and the formula.
 macro_rules! dims {
     ($($(#[$doc:meta])* $dim:ident $keys:literal |$h:pat_param, $block:pat_param| $of:expr;)*) => {
-        /// A dimension, by its meaning.
+        /// A symbolic dimension.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Dim {
@@ -207,21 +209,21 @@ macro_rules! dims {
             /// Every dimension.
             pub const ALL: &[Dim] = &[$(Dim::$dim),*];
 
-            /// The name in tables.
+            /// The name used in tables.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Dim::$dim => stringify!($dim),)*
                 }
             }
 
-            /// The keys that it follows from, for messages.
+            /// The keys that determine it, for messages.
             pub const fn keys(self) -> &'static str {
                 match self {
                     $(Dim::$dim => $keys,)*
                 }
             }
 
-            /// The number, in block `block`; `None` when the keys do not say it.
+            /// The value in block `block`; `None` if the keys do not determine it.
             pub fn of(self, h: &Hparams<'_>, block: u64) -> Option<u64> {
                 match self {
                     $(Dim::$dim => { let ($h, $block) = (h, block); $of })*
@@ -244,7 +246,7 @@ dims! {
     SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
     /// Width of the feed-forward part of an expert.
     ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
-    /// Width of gate and up of an expert together.
+    /// Combined width of the gate and up projections of an expert.
     TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b))?.checked_mul(2);
     /// Elements of the queries of all heads.
     Q "attention.head_count × attention.key_length" |h, b| h.q(b);
@@ -252,7 +254,7 @@ dims! {
     K "attention.head_count_kv × attention.key_length" |h, b| h.k(b);
     /// Elements of the values of all heads.
     V "attention.head_count_kv × attention.value_length" |h, b| h.v(b);
-    /// Queries, keys and values behind each other.
+    /// Queries, keys and values, concatenated.
     Qkv "attention.head_count + 2 × attention.head_count_kv heads" |h, b| h.q(b)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
     /// Elements of the key of one head.
     HeadK "attention.key_length" |h, _| h.head_k;
@@ -266,39 +268,39 @@ dims! {
     Heads "attention.head_count" |h, b| h.heads?.get(b);
     /// Heads of keys and values.
     HeadsKv "attention.head_count_kv" |h, b| h.heads_kv?.get(b);
-    /// Elements of the state that queries are made of.
+    /// Rank of the query projection in latent attention.
     QLora "attention.q_lora_rank" |h, _| h.q_lora;
-    /// Elements of the state that keys and values are made of.
+    /// Rank of the key and value projection in latent attention.
     KvLora "attention.kv_lora_rank" |h, _| h.kv_lora;
-    /// As [`KvLora`](Dim::KvLora), and behind it the rotated elements that the keys of all heads share.
+    /// [`KvLora`](Dim::KvLora), followed by the rotated elements that the keys of all heads share.
     KvLoraRot "attention.kv_lora_rank + rope.dimension_count" |h, _| h.kv_lora?.checked_add(h.rot?);
-    /// Elements that are made of that state: for each head of queries what is not rotated of a key, and a value.
+    /// Outputs of the key and value projection: for each query head, the unrotated elements of a key, and a value.
     LatentKv "attention.head_count × (attention.key_length - rope.dimension_count + attention.value_length)" |h, b| {
         h.heads?.get(b)?.checked_mul(h.head_k?.checked_sub(h.rot?)?.checked_add(h.head_v?)?)
     };
-    /// Elements of a value for each head of queries.
+    /// Elements of the values, counting one value head per query head.
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
-    /// Kinds of tokens.
+    /// Token types.
     TokenTypes "tokenizer.ggml.token_type_count" |h, _| h.token_types;
     /// Half of the width of the feed-forward part.
     HalfFf "half of feed_forward_length" |h, b| h.ff?.get(b).map(|n| n / 2);
-    /// Elements that time steps are made of in PLaMo 2 (`load_arch_tensors` in `src/models/plamo2.cpp`).
+    /// Rank of the time steps in PLaMo 2 (`load_arch_tensors` in `src/models/plamo2.cpp`).
     SsmDt "the larger of 64 and embedding_length / 16" |h, _| h.embd.map(|n| (n / 16).max(64));
-    /// What time steps are made of, and input and output projections.
+    /// The time steps of PLaMo 2 before their projection, and the input and output projections (B and C).
     SsmDtX "the larger of 64 and embedding_length / 16, and 2 × ssm.state_size"
         |h, b| Dim::SsmDt.of(h, b)?.checked_add(h.ssm_state?.checked_mul(2)?);
     /// Width of a head of RWKV.
     WkvHead "wkv.head_size" |h, _| h.wkv_head;
     /// Heads of RWKV.
     WkvHeads "embedding_length / wkv.head_size" |h, _| h.embd?.checked_div(h.wkv_head?);
-    /// Elements of keys or values of RWKV with Qwen's heads: of as many heads as the key says, or of all.
+    /// Elements of keys or values of RWKV with Qwen's heads: `head_count_kv` heads, or all heads if that is 0.
     WkvKv "attention.head_count_kv × wkv.head_size" |h, b| match h.heads_kv?.get(b)? {
         0 => h.embd,
         n => n.checked_mul(h.wkv_head?),
     };
-    /// Rank of the projections that mix in the token before.
+    /// Rank of the token-shift projections.
     Mix "time_mix_extra_dim" |h, _| h.time_mix;
-    /// Five of these projections.
+    /// Five token-shift projections, concatenated.
     FiveMix "5 × time_mix_extra_dim" |h, _| h.time_mix?.checked_mul(5);
     /// Rank of the projection of time decay.
     Decay "time_decay_extra_dim or attention.decay_lora_rank" |h, _| h.time_decay;
@@ -312,64 +314,64 @@ dims! {
     Five "5" |_, _| Some(5);
     /// 6.
     Six "6" |_, _| Some(6);
-    /// Classes of relative distances.
+    /// Buckets of relative positions.
     Buckets "attention.relative_buckets_count" |h, _| h.buckets;
     /// Positions.
     Context "context_length" |h, _| h.context;
-    /// Width of the feed-forward part of an expert, where those in use share that of the whole.
+    /// Width of the feed-forward part of an expert; by default the used experts share the full width.
     UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
         |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
-    /// Width of gate and up together of an expert that shares the width of the feed-forward part.
+    /// Combined width of the gate and up projections of such an expert.
     TwiceUsedFf "2 × expert_feed_forward_length or feed_forward_length / expert_used_count"
         |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?))?.checked_mul(2);
-    /// Width of the feed-forward part of the expert of a group of experts.
+    /// Width of the feed-forward part of the expert that a group shares.
     ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
     /// Groups of experts.
     ExpertGroups "expert_count / experts_per_group" |h, _| h.experts.checked_div(h.experts_per_group?);
-    /// Gate and up of the feed-forward part in one.
+    /// Fused gate and up projections of the feed-forward part.
     TwiceFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
-    /// Gate and up of the shared expert in one.
+    /// Fused gate and up projections of the shared expert.
     TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
-    /// Positions that the convolution before a state space sees.
+    /// Kernel size of the convolution before a state space.
     SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
     /// Width of a state space.
     SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
-    /// Size of the state of each element of a state space.
+    /// State size per channel of a state space.
     SsmState "ssm.state_size" |h, _| h.ssm_state;
     /// Rank of the time steps; heads in Mamba 2.
     SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
-    /// Groups of heads that share input and output projections.
+    /// Groups of heads that share input and output projections (B and C).
     SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
     /// Width of one group.
     SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
-    /// A state space and its gate.
+    /// A state space and its gate, concatenated.
     SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
-    /// Time steps, input and output projections of Mamba 1.
+    /// Time steps, input and output projections of Mamba 1, concatenated.
     SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
-    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    /// Input of the convolution of Mamba 2: the state space, and the input and output projections of each group.
     SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
     /// Elements of a hidden state of the encoder.
     EncoderEmbd "encoder.embedding_length" |h, _| h.encoder_embd;
     /// Positions of the encoder.
     EncoderContext "encoder.context_length" |h, _| h.encoder_context;
-    /// Frequencies of the sound that the encoder reads.
+    /// Mel frequency bins of the audio encoder.
     Mels "encoder.mels_count" |h, _| h.mels;
     /// 3.
     Three "3" |_, _| Some(3);
-    /// The projection of the hidden state in Mamba 2: the gate, the input of the convolution, the time steps.
+    /// Outputs of the input projection of Mamba 2: the gate, the input of the convolution, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
-    /// Elements of the queries of all heads, and as many of a gate.
+    /// Elements of the queries of all heads and of their gates.
     GatedQ "2 × attention.head_count × attention.key_length" |h, b| h.q(b)?.checked_mul(2);
-    /// Queries with their gates, keys and values behind each other.
+    /// Queries with their gates, keys and values, concatenated.
     GatedQkv "2 × attention.head_count × attention.key_length, and key-value heads" |h, b| h.q(b)?.checked_mul(2)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
     /// Queries and keys of linear attention.
     SsmQk "2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_groups?.checked_mul(h.ssm_state?)?.checked_mul(2);
     /// Two hidden states.
     TwiceEmbd "2 × embedding_length" |h, _| h.embd?.checked_mul(2);
-    /// Two numbers for each head of a state space.
+    /// Two values per head of a state space.
     TwiceSsmRank "2 × ssm.time_step_rank" |h, _| h.ssm_rank?.checked_mul(2);
     /// Elements of one head of the values of linear attention.
     SsmHeadV "ssm.inner_size / ssm.time_step_rank" |h, _| h.ssm_inner?.checked_div(h.ssm_rank?);
@@ -381,7 +383,7 @@ dims! {
     MlaNope "attention.key_length_mla - rope.dimension_count" |h, _| h.head_k_mla.or(h.head_k)?.checked_sub(h.rot?);
     /// Elements of the value of one head of latent attention.
     MlaHeadV "attention.value_length_mla" |h, _| h.head_v_mla.or(h.head_v);
-    /// Positions that a short convolution sees.
+    /// Kernel size of a short convolution.
     ShortConv "shortconv.l_cache" |h, _| h.shortconv;
     /// A short convolution with its two gates.
     ThriceEmbd "3 × embedding_length" |h, _| h.embd?.checked_mul(3);
@@ -396,29 +398,29 @@ dims! {
     KdaHead "kda.head_dim" |h, _| h.kda_head;
     /// Elements of all heads of delta attention.
     KdaInner "attention.head_count × kda.head_dim" |h, b| h.heads?.get(b)?.checked_mul(h.kda_head?);
-    /// Elements of the state that experts work on.
+    /// Width of the hidden state inside the experts.
     ExpertLatent "expert_latent_length or embedding_length" |h, _| h.expert_latent.or(h.embd);
-    /// Experts that work on a token.
+    /// Experts used per token.
     ExpertsUsed "expert_used_count" |h, _| h.experts_used;
     /// Elements of the queries of a group of heads.
     GroupQ "attention.head_count × attention.key_length / attention.output_group_count"
         |h, b| h.q(b)?.checked_div(h.output_groups?);
-    /// Elements of the states that the outputs of all groups of heads are projected to.
+    /// Ranks of the output projections of all groups of heads, summed.
     GroupsLora "attention.output_group_count × attention.output_lora_rank"
         |h, _| h.output_groups?.checked_mul(h.output_lora?);
-    /// Hidden states that blocks mix.
+    /// Parallel hidden states of hyper-connections.
     Hyper "hyper_connection.count" |h, _| h.hyper;
-    /// Elements of these hidden states.
+    /// Elements of all parallel hidden states.
     HyperEmbd "hyper_connection.count × embedding_length" |h, _| h.hyper?.checked_mul(h.embd?);
-    /// Weights of a mixture of them: one before, one after, and one for each pair.
+    /// Mixing weights of hyper-connections: one per state before the block, one after it, and one per pair of states.
     HyperMix "(2 + hyper_connection.count) × hyper_connection.count" |h, _| h.hyper?.checked_mul(h.hyper?.checked_add(2)?);
     /// Rank of the gates of hyper-connections.
     HyperRank "hyper_connection.low_rank" |h, _| h.hyper_rank;
-    /// Positions that the convolution of n-gram embeddings sees.
+    /// Kernel size of the convolution of n-gram embeddings.
     NGramConv "ple.conv_kernel" |h, _| h.ngram_conv;
-    /// Positions that attention compresses into one.
+    /// Number of positions that attention compresses into one.
     Ratio "attention.compress_ratios" |h, b| h.compress_ratio(b);
-    /// Elements of compressed keys, which overlap where an indexer selects among them.
+    /// Elements of compressed keys; keys overlap, and are twice as long, in blocks with an indexer.
     Compressed "attention.key_length, twice where attention.compress_ratios is 4"
         |h, b| h.head_k?.checked_mul(if h.is_compressed_with_indexer(b) { 2 } else { 1 });
     /// Elements of two keys of the indexer.
@@ -426,21 +428,22 @@ dims! {
 }
 
 impl Dim {
-    /// The dimension of that name in tables.
+    /// Looks up a dimension by its name in tables.
     pub fn from_name(name: &str) -> Option<Dim> {
         Dim::ALL.iter().copied().find(|dim| dim.name() == name)
     }
 }
 
-/// Whether a tensor has to be there.
+/// Whether a tensor is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
-    /// It has to be there.
+    /// Must be present.
     Required,
-    /// It may be there.
+    /// May be absent.
     Optional,
-    /// Required, unless queries, keys and values, or gate and up of all experts, are in one matrix: that of [`Row::fused`].
+    /// Required, unless the fused matrix ([`Row::fused`]) of queries, keys and values, or of gate and up of all
+    /// experts, is present.
     UnlessFused,
 }
 
@@ -450,22 +453,22 @@ pub enum Need {
 pub enum When {
     /// All models.
     Always,
-    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` and
-    /// `interleave_moe_layer_step` say.
+    /// Blocks without experts: all blocks of a dense model, and those selected by `leading_dense_block_count` and
+    /// `interleave_moe_layer_step`.
     Dense,
     /// Blocks with experts.
     Experts,
-    /// Blocks with experts, one of which is shared.
+    /// Blocks with a shared expert, if the key for its width is set.
     SharedExpert,
-    /// Blocks with experts, some of which are shared, by their number.
+    /// Blocks with shared experts, if the key for their number is set.
     SharedExperts,
     /// All blocks but the first.
     NotFirst,
     /// The first block.
     First,
-    /// Blocks with attention, where others have recurrent layers in its place.
+    /// Blocks with attention, in models whose other blocks are recurrent.
     Attention,
-    /// Blocks with a recurrent layer, or a convolution, in place of attention.
+    /// Blocks with a recurrent layer or a convolution instead of attention.
     Recurrent,
     /// Models of RWKV with a gate.
     Gate,
@@ -475,11 +478,11 @@ pub enum When {
     NextTokens,
     /// All other blocks.
     Main,
-    /// Blocks whose attention sees a sliding window.
+    /// Blocks with sliding-window attention.
     Windowed,
     /// All other blocks.
     Whole,
-    /// Of models whose blocks run several times, those that have weights.
+    /// Blocks with weights, in models whose blocks run several times.
     Stacked,
     /// Models with n-gram embeddings.
     NGrams,
@@ -489,18 +492,18 @@ pub enum When {
     Compressed,
     /// Blocks with an indexer that selects among compressed positions.
     Indexed,
-    /// Blocks whose experts follow from the token.
+    /// Blocks that select experts by token id.
     Hashed,
     /// All other blocks.
     Scored,
-    /// Blocks that mix several hidden states.
+    /// Blocks with hyper-connections.
     Mixed,
     /// All other blocks.
     Unmixed,
 }
 
 impl When {
-    /// Whether a row with it applies to block `block` of a model of these sizes.
+    /// Whether the row applies to block `block` of a model with these hyperparameters.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
         let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block) && h.is_moe_layer(block);
         match self {
@@ -532,77 +535,78 @@ impl When {
     }
 }
 
-/// A function of single values, by the rules of the reference converter: it computes in single precision, and where the source is in
-/// half precision every step is rounded to that.
+/// An element-wise function with the rounding of the reference converter: it computes in single precision, and rounds
+/// every step to half precision if the source is in half precision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Map {
     /// Adds a number.
     Add(f32),
     /// Multiplies by a number.
     Scale(f32),
-    /// The negated exponential function.
+    /// The negated exponential, -exp(x).
     NegExp,
-    /// Multiplies those values by a number whose place in the output, modulo `period`, lies from `from` to before `to`.
+    /// Multiplies the values whose index in the output, modulo `period`, lies in `from..to`.
     ScalePart {
-        /// After how many values the parts come again.
+        /// The period, in values.
         period: u64,
-        /// The first place.
+        /// The first index.
         from: u64,
-        /// The place after the last.
+        /// The index after the last.
         to: u64,
-        /// The number.
+        /// The factor.
         factor: f32,
     },
-    /// Sets values to zero from that place in the output on.
+    /// Sets values to zero from this output index on.
     ZeroFrom(u64),
-    /// Sets values to zero before that place in the output.
+    /// Sets values to zero before this output index.
     ZeroBefore(u64),
-    /// Rounds to the nearest of three values: minus a number, zero and the number.
+    /// Rounds to the nearest of `-x`, 0 and `x`.
     RoundToThree(f32),
-    /// In tables and plans: as [`RoundToThree`](Map::RoundToThree), with the mean of the absolute values of the tensor, which the run determines.
-    /// It follows all moves, and is the only function of its row.
+    /// In tables and plans: as [`RoundToThree`](Map::RoundToThree), where `x` is the mean absolute value of the
+    /// tensor, determined at run time. It applies after all permutations and is the only function of its row.
     RoundToMean,
-    /// In tables: sets the first rows to zero, as many.
+    /// In tables: sets this number of rows, from the first on, to zero.
     ZeroRows(u64),
-    /// In tables: takes the values of a formula in place of those of the source: one number for all, a list, or a list with a list for each
-    /// block.
+    /// In tables: replaces the values of the source by those of a formula: one number for all, a list, or a list with
+    /// one list per block.
     Values(&'static str),
     /// In tables: multiplies by the value of a formula over the fields of the configuration.
     ScaleBy(&'static str),
-    /// In tables: multiplies rows by the value of a formula, a list of `[rows, number]` for rows that follow each other. The list
-    /// begins again where it ends.
+    /// In tables: multiplies rows by the value of a formula, a list of `[rows, factor]` for consecutive rows. The list
+    /// repeats until all rows are covered.
     ScaleRowsBy(&'static str),
-    /// In tables: keeps whole numbers, in 32 bits. The only function of its row.
+    /// In tables: stores the values as 32-bit integers. It is the only function of its row.
     Whole,
-    /// In tables: appends rows of zeros until there are as many as the value of a formula.
+    /// In tables: appends rows of zeros up to the number of rows that a formula gives.
     PadRowsTo(&'static str),
 }
 
-/// One tensor, with its bias if it may have one. Several rows with the same name are several ways to make it.
+/// A tensor, and its bias if it can have one. Several rows with the same name are alternatives.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// Its name, without `blk.N.`; in models with an encoder and a decoder with `enc.blk.{}.` or `dec.blk.{}.`.
+    /// The name, without `blk.N.`; in models with an encoder and a decoder, it includes `enc.blk.{}.` or
+    /// `dec.blk.{}.`.
     pub name: &'static str,
-    /// Its dimensions, the contiguous one first; empty when they are not known.
+    /// The dimensions, the contiguous one first; empty if unknown.
     pub shape: &'static [Dim],
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub need: Need,
     /// The models and blocks to which the row applies.
     pub when: When,
-    /// Whether the bias has to be there; `None` where there is none. Its name ends in `.bias` in place of `.weight`, and it has
-    /// the dimensions of a matrix but the first, or those of a vector.
+    /// Whether the bias is required; `None` if the tensor has no bias. The name of a bias ends in `.bias` instead of
+    /// `.weight`. Its shape is that of the weight, without the first dimension if the weight is a matrix.
     pub bias: Option<Need>,
-    /// The name in a checkpoint, without `.weight` or `.bias`, and without the prefix of the block. Empty for tensors that
-    /// conversion does not make.
+    /// The name in a checkpoint, without `.weight` or `.bias` and without the prefix of the block. Empty for tensors
+    /// that conversion does not produce.
     ///
-    /// `a | b` are spellings of which a checkpoint has one. `{x}` stands for the number of an expert, `{h}` of a
-    /// head, `{kv}` of a key-value head: the tensors are stacked, in a new outermost dimension. `a + b` are tensors that are
-    /// concatenated along their outermost dimension, and so are those of `{+n}`, which stands for the numbers of `n` parts.
-    /// `a * b` are multiplied element by element, in single precision, to a vector.
+    /// `a | b` lists alternative spellings; a checkpoint has one of them. `{x}` stands for the number of an expert,
+    /// `{h}` of a head, `{kv}` of a key-value head: these tensors are stacked along a new outermost dimension. `a + b`
+    /// concatenates tensors along their outermost dimension; so does `{+n}`, which stands for the numbers of `n`
+    /// parts. `a * b` multiplies tensors element-wise in single precision and yields a vector.
     pub source: &'static str,
-    /// How elements change places; empty where they do not. See the `pattern` module of `gguf-hf` for the notation.
+    /// The permutation of elements; empty for none. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
-    /// What is done to each value, in this order.
+    /// The functions applied to each value, in this order.
     pub maps: &'static [Map],
 }
 
@@ -628,7 +632,7 @@ impl Row {
     }
 }
 
-/// A tensor of an architecture: that of a row, or its bias.
+/// A tensor of an architecture: the weight of a row, or its bias.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
     /// The row.
@@ -637,27 +641,27 @@ pub struct Tensor {
     pub is_bias: bool,
 }
 
-/// The types of the values that keys have. A list has the type of its elements.
+/// The type of a key's value. A list has the type of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A whole number from 0 on, of 32 bits; in lists signed, as the reference writes them.
+    /// An unsigned 32-bit integer; signed in lists, as the reference writes them.
     U32,
-    /// A whole number of 32 bits.
+    /// A signed 32-bit integer.
     I32,
-    /// A whole number from 0 on, of 64 bits.
+    /// An unsigned 64-bit integer.
     U64,
-    /// A number in single precision.
+    /// A single-precision float.
     F32,
     /// True or false.
     Bool,
     /// Text.
     Str,
-    /// None: the row sets a field of the configuration.
+    /// No value: the row sets a field of the configuration.
     Field,
 }
 
-/// A key-value, and how it follows from the configuration of a checkpoint.
+/// A key-value, and its derivation from the configuration of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// The key, without the name of the architecture, unless it begins with `general.`, `tokenizer.` or `diffusion.`; or the name of
@@ -665,19 +669,19 @@ pub struct Key {
     pub key: &'static str,
     /// The type of its value.
     pub kind: Kind,
-    /// Whether it is left out where the formula has no value; otherwise that is an error.
+    /// Whether the key is omitted if the formula has no value; otherwise a missing value is an error.
     pub is_optional: bool,
     /// The value, as an expression over the fields of the configuration. See the `formula` module of `gguf-hf`.
     pub formula: &'static str,
 }
 
-/// Which tokenizer files a class of checkpoints is read with, in this order (the `set_vocab` functions of the reference).
+/// The tokenizer files of a class of checkpoints, in the order tried (the `set_vocab` functions of the reference).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vocab {
     /// `tokenizer.json` with byte-level BPE (`_set_vocab_gpt2`).
     Bpe,
-    /// As [`Bpe`](Vocab::Bpe), with added tokens as they are written: control tokens are those that are marked special
+    /// As [`Bpe`](Vocab::Bpe), with the text of added tokens unchanged: control tokens are those marked special
     /// (`get_vocab_base` of `DreamModel` and `LLaDAModel`).
     MarkedBpe,
     /// `tokenizer.model`, else as [`Bpe`](Vocab::Bpe).
@@ -691,22 +695,22 @@ pub enum Vocab {
     LlamaHf,
     /// The entries of a `tokenizer.json` as pieces without scores (`XverseModel.set_vocab`).
     Pieces,
-    /// `tokenizer.model`, changed as `tokenizer_config.json` says, whose special tokens are control tokens
+    /// `tokenizer.model` with the changes of `tokenizer_config.json`, whose special tokens are control tokens
     /// (`ArcticModel.set_vocab`).
     Arctic,
-    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; with tokens for the space before a text and
-    /// for the end of a turn (`InternLM2Model.set_vocab`).
+    /// `tokenizer.model` with the changes of `tokenizer_config.json` and `tokenizer.json`, and tokens for the space
+    /// before a text and for the end of a turn (`InternLM2Model.set_vocab`).
     InternLm2,
-    /// `tokenizer.model`; special tokens are those that `tokenizer_config.json` marks (`InternLM3Model.set_vocab`).
+    /// `tokenizer.model`; special tokens are those marked in `tokenizer_config.json` (`InternLM3Model.set_vocab`).
     InternLm3,
-    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
-    /// GPT-2 (`Phi3MiniModel.set_vocab`).
+    /// `tokenizer.model` with the changes of `tokenizer_config.json` and `tokenizer.json`; as [`Bpe`](Vocab::Bpe) for
+    /// the tokenizer of GPT-2 (`Phi3MiniModel.set_vocab`).
     Phi3,
-    /// `tokenizer.json` with WordPiece, whose tokens become those of llama.cpp: with U+2581 before the start of a word instead of
-    /// `##` before all else (`BertModel.set_vocab`).
+    /// `tokenizer.json` with WordPiece, its tokens respelled for llama.cpp: U+2581 before the start of a word, instead
+    /// of `##` before continuations (`BertModel.set_vocab`).
     WordPiece,
-    /// As [`Bpe`](Vocab::Bpe) or as [`WordPiece`](Vocab::WordPiece), as `tokenizer_config.json` says; words without pieces where
-    /// the pre-tokenizer is `Whitespace` (`JinaBertV2Model.set_vocab`).
+    /// As [`Bpe`](Vocab::Bpe) or as [`WordPiece`](Vocab::WordPiece), depending on `tokenizer_config.json`; whole words
+    /// if the pre-tokenizer is `Whitespace` (`JinaBertV2Model.set_vocab`).
     BpeOrWordPiece,
     /// `sentencepiece.bpe.model` with Unigram, its ids realigned, else a `tokenizer.json` with Unigram
     /// (`BertModel._xlmroberta_set_vocab`).
@@ -717,17 +721,17 @@ pub enum Vocab {
     /// `tokenizer.model` or `spiece.model` with Unigram; as [`SentencePiece`](Vocab::SentencePiece) for a `tokenizer.model` with BPE
     /// (`T5Model.set_vocab`).
     T5,
-    /// A file of byte sequences with their ranks, of the kind that `tiktoken` reads, as Qwen 1 has it (`_set_vocab_qwen`).
+    /// A `tiktoken` file, byte sequences with their ranks, as in Qwen 1 (`_set_vocab_qwen`).
     Tiktoken,
-    /// As [`Tiktoken`](Vocab::Tiktoken), where the files name the special tokens (`HunYuanMoEModel.set_vocab`).
+    /// As [`Tiktoken`](Vocab::Tiktoken), with the special tokens named in the files (`HunYuanMoEModel.set_vocab`).
     TiktokenWithoutDefaults,
-    /// As [`Bpe`](Vocab::Bpe), else `tiktoken.model` with the special tokens of `tokenizer_config.json`, as Kimi K2 has it
+    /// As [`Bpe`](Vocab::Bpe), else `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in Kimi K2
     /// (`DeepseekV2Model.set_vocab`).
     BpeOrTiktoken,
-    /// As [`BpeOrTiktoken`](Vocab::BpeOrTiktoken), where `eos_token` of `tokenizer_config.json` overrides the id in `config.json`
-    /// (`KimiLinearModel.set_vocab`).
+    /// As [`BpeOrTiktoken`](Vocab::BpeOrTiktoken), but `eos_token` of `tokenizer_config.json` overrides the id in
+    /// `config.json` (`KimiLinearModel.set_vocab`).
     BpeOrTiktokenWithEnd,
-    /// `rwkv_vocab_v20230424.txt`, with tokens as Python writes them (`_set_vocab_rwkv_world`).
+    /// `rwkv_vocab_v20230424.txt`, with tokens as Python literals (`_set_vocab_rwkv_world`).
     RwkvWorld,
     /// `tokenizer.jsonl` (`_set_vocab_plamo`).
     Plamo,
@@ -738,9 +742,9 @@ pub enum Vocab {
     Gemma4,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
-    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    /// As [`Bpe`](Vocab::Bpe), with the end-of-turn token if the files name one (`RefactModel.set_vocab`).
     BpeWithEndOfTurn,
-    /// `tekken.json`, with the chat template of the folder or one by the version (`_set_vocab_mistral`).
+    /// `tekken.json`, with the chat template in the folder, or a default for its version (`_set_vocab_mistral`).
     Mistral,
     /// No tokenizer (`_set_vocab_none`).
     None,
@@ -750,121 +754,130 @@ pub enum Vocab {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Computed {
-    /// `rope_freqs.weight` of stretched rotary frequencies, where the configuration asks for the kind `llama3`.
+    /// `rope_freqs.weight`, if the configuration selects rope scaling of type `llama3`.
     Llama3Freqs,
-    /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
+    /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the `rotated` elements of a head, in double precision; 1 for the
     /// rest of the head.
     Llama3FreqsOfPart,
-    /// A vector of that name with the values of a formula, where these are not `null`.
+    /// A vector with this name and the values of a formula, unless they are `null`.
     Values(&'static str, &'static str),
-    /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
+    /// `rope_factors_long.weight` and `rope_factors_short.weight`, if the configuration has them.
     LongRopeFactors,
 }
 
-/// Classes of checkpoints that become an architecture in the same way.
+/// Classes of checkpoints that are converted to an architecture in the same way.
 #[derive(Debug, Clone, Copy)]
 pub struct Checkpoint {
     /// The classes: first entries of `architectures` in `config.json`.
     pub classes: &'static [&'static str],
-    /// The condition under which checkpoints of the classes become that; an empty one holds. Of several in the list, the first whose
-    /// condition holds counts.
+    /// The condition for this entry, a formula; an empty one is always true. The first entry whose condition is true
+    /// applies.
     pub when: &'static str,
-    /// The name in `general.architecture`; empty for the first of the architecture's.
+    /// The name in `general.architecture`; if empty, the first name of the [`Architecture`].
     pub name: &'static str,
-    /// What names of tensors may begin with, and is taken away.
+    /// Prefixes (roots) that are removed from tensor names.
     pub roots: &'static [&'static str],
-    /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block. In models with an encoder
-    /// and a decoder, that of the encoder and then that of the decoder.
+    /// The prefix of tensors in blocks, after the root; `{}` is the number of the block. In models with an encoder and
+    /// a decoder, the prefix of the encoder, then that of the decoder.
     pub layers: &'static [&'static str],
-    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
-    /// pattern that begins with `^` is one of the names in the checkpoint, with their root. Where the formula gives a list, the element of the
-    /// tensor's block has to hold.
+    /// Tensors to omit, each with a condition (empty: always). In names, `*` matches any characters. A pattern that
+    /// begins with `^` matches the name in the checkpoint, including the root. If the formula yields a list, the
+    /// element for the tensor's block is the condition.
     pub skip: &'static [(&'static str, &'static str)],
-    /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
+    /// Tensors to omit, which must be all zeros. In names, `*` matches any characters.
     pub zero: &'static [&'static str],
-    /// Names of one tensor that a checkpoint may have several times. The first of them is taken, the others are left out.
+    /// Alternative names of one tensor that a checkpoint may contain several times. The first one found is used, the
+    /// others are omitted.
     pub first_of: &'static [&'static str],
-    /// Rows whose values are divided by 2 as often as `rescale_every_n_layers` goes into the number of the block.
+    /// Rows whose values are divided by 2 once for every `rescale_every_n_layers` blocks before theirs.
     pub rescaled: &'static [&'static str],
-    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number,
-    /// `{0}` the number among these blocks. Without a number, tensors belong to the first of these blocks.
+    /// Prefixes of tensors in blocks that are numbered after the model's own, with the usual prefix: `{}` is the
+    /// number of the block, `{0}` its number among these blocks. Tensors without a number belong to the first of these
+    /// blocks.
     pub appended: &'static [(&'static str, &'static str)],
-    /// Whether tensors of blocks beyond those of the model are left out.
+    /// Whether tensors of blocks beyond the model's own are omitted.
     pub drops_further_blocks: bool,
-    /// Whether there may be a file without the blocks that predict further tokens, or of only these. The field `next_tokens` is then
-    /// `left_out` or `only`.
+    /// Whether the blocks that predict further tokens can be omitted, or written alone. The field `next_tokens` is
+    /// then `left_out` or `only`.
     pub separates_next_tokens: bool,
-    /// Further files of tensors, which come first: the path in the folder, what names begin with, and what takes its place.
+    /// Additional tensor files, which come first: the path in the folder, the prefix of names, and its replacement.
     pub dense: &'static [(&'static str, &'static str, &'static str)],
     /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
     pub dense_modules: bool,
-    /// What cannot be converted: a formula, and its name for the error.
+    /// Unsupported configurations: a formula, and its description for the error.
     pub refuse: &'static [(&'static str, &'static str)],
-    /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
-    /// of a block the field is a list with the values of each. They become no tensors unless a row names them.
+    /// Small tensors whose values are read into fields of the configuration: the field, and the name of the tensor. If
+    /// the name contains `{}` for the number of a block, the field is a list with the values of each block. These
+    /// tensors are not written unless a row names them.
     pub peeked: &'static [(&'static str, &'static str)],
-    /// Whether the embeddings end with the tokens of the tokenizer.
+    /// Whether embedding rows beyond the tokens of the tokenizer are cut off.
     pub trims_embeddings: bool,
-    /// Whether the field `zero_rows` lists the embeddings that are zero, of tokens behind those of the tokenizer's own model.
+    /// Whether the field `zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
     pub lists_zero_rows: bool,
-    /// Whether it is a draft for another model, whose configuration is the field `target` and whose folder has the tokenizer.
+    /// Whether this is a draft model. The field `target` is then the configuration of the target model, whose folder
+    /// has the tokenizer.
     pub is_draft: bool,
-    /// Whether the tokenizer of that other model is read as its class says.
+    /// Whether the tokenizer is read according to the class of the target model.
     pub takes_tokenizer_class: bool,
-    /// The tensor whose whole numbers become tokens of the other model, each by adding its place; they are the field `token_ids`. Empty for
-    /// none.
+    /// A tensor of integers that, each plus its index, are token ids of the target model; they become the field
+    /// `token_ids`. Empty for none.
     pub ids: &'static str,
-    /// Fields that say whether the checkpoint has a tensor with a name that matches.
+    /// Fields that are true if the checkpoint has a tensor with a matching name.
     pub present: &'static [(&'static str, &'static str)],
-    /// Fields that are the length of a row of the first tensor with a name that matches.
+    /// Fields set to the row length of the first tensor with a matching name.
     pub row_lens: &'static [(&'static str, &'static str)],
-    /// What the names of tensors in a block begin with that belong to the whole model, and the usual name: `{}` is the number of the block.
+    /// Prefixes, within a block, of tensors that belong to the whole model, with the usual prefix: `{}` is the number
+    /// of the block.
     pub outside_blocks: &'static [(&'static str, &'static str)],
-    /// Parts of names that are replaced first.
+    /// Substrings of names to replace before anything else.
     pub rename: &'static [(&'static str, &'static str)],
-    /// Of a checkpoint with further encoders, the tensors that belong to them, by their names in the checkpoint; all others are left out.
-    /// `*` stands for anything. Empty for language models.
+    /// The tensors of an encoder, by their names in the checkpoint; all others are omitted. `*` matches any
+    /// characters. Empty for language models.
     pub takes: &'static [&'static str],
-    /// What the keys of sizes begin with, where that is not the name of the architecture.
+    /// The prefix of hyperparameter keys, if it is not the name of the architecture.
     pub sizes: &'static str,
-    /// Names whose number is a place in a list: what stands before the number, and the formula of the list. The element takes its place.
+    /// Names whose number is an index into a list: the prefix before the number, and the formula of the list. The list
+    /// element replaces the number.
     pub renumbered: &'static [(&'static str, &'static str)],
-    /// Names that are replaced by others where the formula holds.
+    /// Names to replace if the formula is true.
     pub rename_if: &'static [(&'static str, &'static str, &'static str)],
-    /// Key-values before those of the model's name and origin.
+    /// Key-values written before those of the model's name and origin.
     pub early_keys: &'static [&'static [Key]],
     /// Key-values in file order. One that is set again keeps its place and takes the new value.
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
-    /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
+    /// Default special tokens, by kind and text, for kinds that the tokenizer's files do not set.
     pub special_tokens: &'static [(&'static str, &'static str)],
-    /// Special tokens, by kind and text, whose keys come behind those of the tokenizer.
+    /// Special tokens, by kind and text, whose keys follow those of the tokenizer.
     pub late_tokens: &'static [(&'static str, &'static str)],
-    /// Key-values before those of the tokenizer, which may set them again.
+    /// Key-values written before those of the tokenizer, which may override them.
     pub tokenizer_first: &'static [&'static [Key]],
-    /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
+    /// Key-values written after those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`,
+    /// the JSON files with these names.
     pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
-    /// Whether `config.json` is taken as it is, without the defaults of its class.
+    /// Whether `config.json` is used without the defaults of its class.
     pub is_raw: bool,
-    /// Tensors that are always in single precision, by their names in GGUF. `*` matches any characters.
+    /// Tensors that are always stored in single precision, by their GGUF names. `*` matches any characters.
     pub precise: &'static [&'static str],
-    /// Tensors that are in half precision for any type, by their GGUF names. `*` matches any characters.
+    /// Tensors that are stored in half precision whatever the requested type, by their GGUF names. `*` matches any
+    /// characters.
     pub half: &'static [&'static str],
-    /// Tensors that are in half precision where that is asked for, and otherwise in single precision, by their names in GGUF.
-    /// `*` stands for anything.
+    /// Tensors that are stored in half precision if that is the requested type, else in single precision, by their
+    /// GGUF names. `*` matches any characters.
     pub convolutions: &'static [&'static str],
-    /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
+    /// Whether all matrices are stored in the requested type, including those that most architectures keep in single
+    /// precision.
     pub forces_type: bool,
-    /// Whether matrices in single precision and in bfloat16 keep their type, and those in floats of eight bits with scales become Q8_0, whatever
-    /// type is asked for.
+    /// Whether the requested type is ignored: matrices in single precision and bfloat16 keep their type, and 8-bit
+    /// floats with scales become Q8_0.
     pub keeps_types: bool,
 }
 
 impl Checkpoint {
-    /// What most have in common.
+    /// Defaults that suit most checkpoints.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
         when: "",
@@ -915,16 +928,16 @@ impl Checkpoint {
 /// An architecture, or several with the same tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct Architecture {
-    /// The names in `general.architecture` that mean it.
+    /// Its names in `general.architecture`.
     pub names: &'static [&'static str],
-    /// The keys without which llama.cpp does not load a model (`load_hparams` and `load_arch_hparams`), or cannot tell the shape of a
-    /// tensor. Keys that only some models need, and those of `general` and `tokenizer`, are not listed.
+    /// The keys that llama.cpp requires to load a model (`load_hparams` and `load_arch_hparams`) or to determine
+    /// tensor shapes. Keys that only some models need, and `general` and `tokenizer` keys, are not listed.
     pub required: &'static [&'static [&'static str]],
     /// Tensors outside the blocks.
     pub outside: &'static [&'static [Row]],
     /// Tensors of each block.
     pub block: &'static [&'static [Row]],
-    /// How checkpoints become it.
+    /// The checkpoints that are converted to it.
     pub checkpoints: &'static [Checkpoint],
 }
 
@@ -948,7 +961,7 @@ fn tensors(groups: &'static [&'static [Row]]) -> impl Iterator<Item = Tensor> {
 }
 
 impl Tensor {
-    /// Whether that is the tensor's name, without `blk.N.`.
+    /// Whether `name`, without `blk.N.`, is the tensor's name.
     pub fn is_named(&self, name: &str) -> bool {
         match self.is_bias {
             false => name == self.row.own_name(),
@@ -961,7 +974,7 @@ impl Tensor {
         if self.is_bias { format!("{}.bias", self.row.stem()) } else { self.row.own_name().to_owned() }
     }
 
-    /// The tensor's name in that block, or outside the blocks.
+    /// The tensor's name in block `block`, or outside the blocks.
     pub fn name_in(&self, block: Option<u64>) -> String {
         match block {
             Some(block) => format!("{}{block}.{}", self.row.stack().prefix(), self.name()),
@@ -977,13 +990,13 @@ impl Tensor {
         }
     }
 
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub fn need(&self) -> Need {
         if self.is_bias { self.row.bias.unwrap_or(Need::Optional) } else { self.row.need }
     }
 
-    /// Whether a tensor has this one's shape. Dimensions of 1 at the end do not matter, and a dimension that the keys do not say is
-    /// not compared.
+    /// Whether `dims` match the expected shape. Trailing dimensions of 1 are ignored, and so are dimensions that the
+    /// keys do not determine.
     pub fn fits(&self, dims: Dims<'_>, h: &Hparams<'_>, block: u64) -> bool {
         let shape = self.shape();
         if shape.is_empty() {
@@ -993,7 +1006,7 @@ impl Tensor {
         same && dims.skip(shape.len()).all(|n| n == 1)
     }
 
-    /// The shape that is asked for, as text; `?` for what the keys do not say.
+    /// The expected shape as text, with `?` for dimensions that the keys do not determine.
     pub fn expected(&self, h: &Hparams<'_>, block: u64) -> String {
         let dims = self.shape().iter().map(|dim| dim.of(h, block).map_or_else(|| "?".to_owned(), |n| n.to_string()));
         format!("[{}]", dims.collect::<Vec<_>>().join(", "))
@@ -1001,23 +1014,23 @@ impl Tensor {
 }
 
 impl Row {
-    /// The name without that of the block, and without `.weight` or `.bias`.
+    /// The name without the prefix of the block and without `.weight` or `.bias`.
     pub fn stem(&self) -> &'static str {
         let name = self.own_name();
         name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias")).unwrap_or(name)
     }
 
-    /// The run of blocks that it belongs to, if it belongs to one.
+    /// The run of blocks that the tensor belongs to.
     pub fn stack(&self) -> Stack {
         self.place().0
     }
 
-    /// The name without that of the block.
+    /// The name without the prefix of the block.
     pub fn own_name(&self) -> &'static str {
         self.place().1
     }
 
-    /// The matrix whose presence makes the row optional where its need is [`Need::UnlessFused`].
+    /// The matrix whose presence makes a row with [`Need::UnlessFused`] optional.
     pub fn fused(&self) -> &'static str {
         if self.own_name().starts_with("ffn_") { FUSED_EXPERTS } else { FUSED }
     }
@@ -1036,7 +1049,7 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// Matrices of gate and up of all experts.
 pub const FUSED_EXPERTS: &str = "ffn_gate_up_exps.weight";
 
-/// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
+/// The architectures with complete tables. A new architecture needs a file and a line here.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     afmoe::ARCHITECTURE,
@@ -1187,7 +1200,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
 
 pub use unsupported::UNSUPPORTED;
 
-/// The encoders of images and sound, which become files of their own beside that of the language model.
+/// The image and audio encoders, which are written to separate files beside the language model.
 pub use towers::TOWERS;
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.
@@ -1203,8 +1216,8 @@ pub const COMMON: &[Row] = rows! {
     "ffn_norm.weight"    [Embd]       Optional Always;
 };
 
-/// Architectures whose tensors have such names and other shapes: parts of several models in one file, codecs, and heads
-/// that sit on another model.
+/// Architectures that use these names for tensors of other shapes: several models in one file, codecs, and heads on
+/// top of another model.
 pub const ODD: &[&str] = &[
     "cogvlm",
     "dflash",
@@ -1219,12 +1232,12 @@ pub const ODD: &[&str] = &[
     "wavtokenizer-dec",
 ];
 
-/// The architecture of that name; `None` for those whose tensors are not listed.
+/// The architecture with this name; `None` if it has no table.
 pub fn of(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.names.contains(&name))
 }
 
-/// The keys without which llama.cpp does not load a model of that architecture, `general` and `tokenizer` keys apart; nothing for
+/// The keys that llama.cpp requires of this architecture, except `general` and `tokenizer` keys; empty for
 /// architectures that it does not load.
 pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     let listed = of(name).map(|architecture| architecture.required);
@@ -1232,22 +1245,22 @@ pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
-/// The architectures that checkpoints of a class become, in the order in which their conditions count.
+/// The architectures for checkpoints of a class, in the order in which their conditions are evaluated.
 pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
     let found = all.filter(|(_, checkpoint)| checkpoint.classes.contains(&class));
-    // The one without a condition is for all that no condition fits.
+    // The entry without a condition is the fallback.
     let (some, rest): (Vec<_>, Vec<_>) = found.partition(|(_, checkpoint)| !checkpoint.when.is_empty());
     some.into_iter().chain(rest)
 }
 
-/// The encoders of images and sound that checkpoints of a class have, in the order in which their conditions count.
+/// The image and audio encoders in checkpoints of a class, in the order in which their conditions are evaluated.
 pub fn towers_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
     all.filter(move |(_, checkpoint)| checkpoint.classes.contains(&class))
 }
 
-/// The architecture that checkpoints of a class become; the first, where that depends on their configuration.
+/// The architecture for checkpoints of a class; the first one if it depends on their configuration.
 pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
     all_of_class(class).next()
 }

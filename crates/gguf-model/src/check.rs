@@ -1,8 +1,7 @@
-//! Findings about the *meaning* of a file: keys, tensors, tokenizer and shards, compared with the tables of models.
+//! Semantic checks of a file: keys, tensors, tokenizer and shards, compared with the architecture tables.
 //!
-//! Whether the file can be read at all is the format's matter ([`gguf_format::check`]); the reports are of one kind, and
-//! are best appended. Everything here works on heads that parse. Wrong alarms are worse than misses: what a rule is not
-//! sure of, it leaves alone.
+//! [`gguf_format::check`] covers the format itself. Both return a [`Report`], so their findings can be combined. The
+//! rules here work on headers that parse. False positives are worse than misses: a rule reports only what is certain.
 
 use std::collections::BTreeSet;
 
@@ -22,39 +21,39 @@ pub use rules::RULES;
 use crate::hparams::Hparams;
 use rules::{ARCH_MISSING, ARCH_UNKNOWN};
 
-/// What the rules look at.
+/// The input of the rules.
 struct Model<'g> {
-    /// The shards that were given, the first one first; a file that is not split is its own only shard.
+    /// The given shards, the first one first; an unsplit file is a single shard.
     shards: &'g [&'g Gguf<'g>],
-    /// The file that has the keys of the model.
+    /// The shard with the keys of the model.
     first: &'g Gguf<'g>,
-    /// `general.architecture`, when it is text; empty otherwise.
+    /// `general.architecture` if it is a string, else empty.
     arch: &'g str,
     kind: Kind,
-    /// Whether these are all shards of the model.
+    /// Whether all shards of the model are given.
     complete: bool,
-    /// The known keys that the file has, each once.
+    /// The known keys in the file, without duplicates.
     known: Vec<(&'static KeyInfo, KvRef<'g>)>,
     hparams: Hparams<'g>,
 }
 
-/// What kind of file it is; another kind has other keys and tensors.
+/// The kind of file, which determines its keys and tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Model,
-    /// A model without tensors: only its vocabulary.
+    /// A vocabulary: a model without tensors.
     Vocab,
     Adapter,
     Imatrix,
     Projector,
-    /// A shard that is not the first one and was given alone.
+    /// A single shard other than the first.
     Shard,
     Other,
 }
 
-/// Judges a model by the heads of its shards, the first one first. A file that is not split is its own only shard; of a
-/// split model one shard alone is judged as far as it goes. `file_name` is the name of the first file, without folder,
-/// when there is one to judge.
+/// Checks a model by the headers of its shards, the first one first. An unsplit file is a single shard; a lone shard
+/// of a split model is checked as far as possible. `file_name` is the name of the first file, without folder, if its
+/// name is to be checked.
 ///
 /// Of duplicate keys, the first takes precedence.
 pub fn model(shards: &[&Gguf<'_>], file_name: Option<&str>) -> Report {
@@ -82,7 +81,7 @@ impl<'g> Model<'g> {
             known: Vec::new(),
             hparams: Hparams::default(),
         };
-        // Keys of another architecture than the file's own are not known here.
+        // Keys of other architectures are unknown here.
         let mut rows = BTreeSet::new();
         for kv in first.kvs() {
             let row = kv.key.to_str().ok().and_then(|key| keys::lookup(key, Some(arch)));
@@ -106,7 +105,7 @@ impl<'g> Model<'g> {
             Some("adapter") => Kind::Adapter,
             Some("imatrix") => Kind::Imatrix,
             Some("mmproj") => Kind::Projector,
-            // An image model has no keys of a network, and no tokenizer.
+            // An image model has no hyperparameter keys and no tokenizer.
             None | Some("model") if keys::is_image_architecture(self.arch) => Kind::Other,
             None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
             None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,
@@ -115,7 +114,7 @@ impl<'g> Model<'g> {
         }
     }
 
-    /// The pair of a known key, by its pattern.
+    /// The key-value pair of a known key, by the key's pattern.
     fn kv(&self, pattern: &str) -> Option<&KvRef<'g>> {
         self.known.iter().find(|(row, _)| row.pattern == pattern).map(|(_, kv)| kv)
     }
@@ -124,18 +123,18 @@ impl<'g> Model<'g> {
         self.kv(pattern).map(|kv| kv.value)
     }
 
-    /// The value of a known key, when it is a `T`.
+    /// The value of a known key, if it is a `T`.
     fn get<T: FromValue<'g>>(&self, pattern: &str) -> Option<T> {
         self.value(pattern)?.get().ok()
     }
 
-    /// Whether the keys of the network have to be there.
+    /// Whether the hyperparameter keys are required.
     fn is_network(&self) -> bool {
         self.kind == Kind::Model
     }
 }
 
-/// `split.count`, 1 when there is none. gguf-split leaves a 0 behind when it merges.
+/// `split.count`, by default 1. gguf-split sets it to 0 when it merges shards.
 fn shard_count(first: &Gguf<'_>) -> u64 {
     first.get_as(keys::SPLIT_COUNT).unwrap_or(1)
 }

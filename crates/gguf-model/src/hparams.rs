@@ -1,17 +1,17 @@
-//! The sizes of a network, as its keys give them.
+//! Hyperparameters of a network, read from its keys.
 
 use gguf_format::keys;
 use gguf_format::{ArrayRef, FromValue, ValueRef};
 
 use crate::stack::Stack;
 
-/// More blocks than llama.cpp has room for (`LLAMA_MAX_LAYERS` in `llama-hparams.h`).
+/// The largest number of blocks that llama.cpp supports (`LLAMA_MAX_LAYERS` in `llama-hparams.h`).
 pub const MAX_BLOCKS: u64 = 512;
 
-/// More experts than llama.cpp has room for (`LLAMA_MAX_EXPERTS` in `llama-hparams.h`).
+/// The largest number of experts that llama.cpp supports (`LLAMA_MAX_EXPERTS` in `llama-hparams.h`).
 pub const MAX_EXPERTS: u64 = 1024;
 
-/// A number that is the same in all blocks, or one for each.
+/// A number that is either the same in all blocks or listed per block.
 #[derive(Debug, Clone, Copy)]
 pub enum PerBlock<'g> {
     /// The same in all blocks.
@@ -21,7 +21,7 @@ pub enum PerBlock<'g> {
 }
 
 impl<'g> PerBlock<'g> {
-    /// Of a number or an array; `None` for anything else.
+    /// Creates it from a number or an array; `None` for any other value.
     pub fn new(value: ValueRef<'g>) -> Option<PerBlock<'g>> {
         match value {
             ValueRef::Array(a) => Some(PerBlock::Each(a)),
@@ -29,7 +29,7 @@ impl<'g> PerBlock<'g> {
         }
     }
 
-    /// The number of block `i`.
+    /// The number for block `i`.
     pub fn get(&self, i: u64) -> Option<u64> {
         match self {
             PerBlock::Same(n) => Some(*n),
@@ -37,7 +37,7 @@ impl<'g> PerBlock<'g> {
         }
     }
 
-    /// The number, when it is the same in all blocks.
+    /// The number, if it is the same in all blocks.
     pub fn same(&self) -> Option<u64> {
         match self {
             PerBlock::Same(n) => Some(*n),
@@ -46,12 +46,12 @@ impl<'g> PerBlock<'g> {
     }
 }
 
-/// The sizes; what a key does not say or says wrongly is `None`.
+/// Hyperparameters. Missing and invalid keys yield `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hparams<'g> {
-    /// Number of blocks; in models with an encoder and a decoder, of the encoder.
+    /// Number of blocks; in models with an encoder and a decoder, those of the encoder.
     pub blocks: Option<u64>,
-    /// Number of blocks of the decoder, where there is one.
+    /// Number of blocks of the decoder, if any.
     pub decoder_blocks: Option<u64>,
     /// Number of ConvNeXt blocks.
     pub convnext_blocks: Option<u64>,
@@ -71,11 +71,11 @@ pub struct Hparams<'g> {
     pub rot: Option<u64>,
     /// Number of experts.
     pub experts: u64,
-    /// Number of experts that work on a token.
+    /// Number of experts used per token.
     pub experts_used: Option<u64>,
-    /// Experts of a group that have a further expert in common.
+    /// Experts per group; each group shares one additional expert.
     pub experts_per_group: Option<u64>,
-    /// Width of the feed-forward part of that further expert.
+    /// Width of the feed-forward part of the expert that a group shares.
     pub chunk_ff: Option<u64>,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
@@ -83,41 +83,41 @@ pub struct Hparams<'g> {
     pub expert_ff: Option<u64>,
     /// Number of experts that all tokens use.
     pub shared_experts: u64,
-    /// Blocks at the start that have no experts.
+    /// Number of leading blocks without experts.
     pub leading_dense: u64,
-    /// Every how many blocks one has experts, where not all have; none at all where it is 0.
+    /// Interval of blocks with experts, if not all blocks have experts; 0 if none have.
     pub expert_step: Option<u64>,
-    /// Elements of the state that queries are made of.
+    /// Rank of the query projection in latent attention.
     pub q_lora: Option<u64>,
-    /// Elements of the state that keys and values are made of.
+    /// Rank of the key and value projection in latent attention.
     pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
-    /// Tokens: those listed, or as many as the key for their number says.
+    /// Number of tokens: the length of the token list, or the value of the key for it.
     pub vocab: Option<u64>,
-    /// Positions that the convolution before a state space sees.
+    /// Kernel size of the convolution before a state space.
     pub ssm_conv: Option<u64>,
     /// Width of a state space.
     pub ssm_inner: Option<u64>,
-    /// Size of the state of each element of a state space.
+    /// State size per channel of a state space.
     pub ssm_state: Option<u64>,
     /// Rank of the time steps; heads in Mamba 2.
     pub ssm_rank: Option<u64>,
-    /// Groups of heads that share input and output projections.
+    /// Groups of heads that share input and output projections (B and C).
     pub ssm_groups: Option<u64>,
-    /// Elements of a hidden state of the encoder, where it has keys of its own.
+    /// Elements of a hidden state of the encoder, if it has separate keys.
     pub encoder_embd: Option<u64>,
-    /// Positions of the encoder, where it has keys of its own.
+    /// Positions of the encoder, if it has separate keys.
     pub encoder_context: Option<u64>,
-    /// Frequencies of the sound that an encoder reads.
+    /// Mel frequency bins of an audio encoder.
     pub mels: Option<u64>,
-    /// Kinds of tokens.
+    /// Token types.
     pub token_types: Option<u64>,
-    /// Classes of relative distances.
+    /// Buckets of relative positions.
     pub buckets: Option<u64>,
     /// Width of a head of RWKV.
     pub wkv_head: Option<u64>,
-    /// Rank of the projections of RWKV 6 that mix in the token before.
+    /// Rank of the token-shift projections of RWKV 6.
     pub time_mix: Option<u64>,
     /// Rank of the projection of time decay.
     pub time_decay: Option<u64>,
@@ -127,21 +127,21 @@ pub struct Hparams<'g> {
     pub value_mix: Option<u64>,
     /// Rank of the projection of the gate of RWKV 7.
     pub gate_lora: Option<u64>,
-    /// After how many blocks the weights of RWKV 6 are halved once more.
+    /// Interval of blocks after which the weights of RWKV 6 are halved once more.
     pub rescale_every: Option<u64>,
-    /// In runs of how many blocks the second has experts, where not all have.
+    /// Length of the runs of blocks whose second block has experts, if not all blocks have experts.
     pub moe_every: Option<u64>,
-    /// Blocks at the end that predict further tokens.
+    /// Number of trailing blocks that predict further tokens.
     pub nextn: u64,
     /// Elements of one head of keys of latent attention, before its projections are merged.
     pub head_k_mla: Option<u64>,
     /// Elements of one head of values of latent attention, before its projections are merged.
     pub head_v_mla: Option<u64>,
-    /// Whether each block is recurrent, where a key lists it.
+    /// Whether each block is recurrent, if a key lists it.
     pub recurrent: Option<ArrayRef<'g>>,
-    /// Every how many blocks one has attention in place of a recurrent layer.
+    /// Interval of blocks with attention instead of a recurrent layer.
     pub attention_interval: Option<u64>,
-    /// Positions that a short convolution sees.
+    /// Kernel size of a short convolution.
     pub shortconv: Option<u64>,
     /// Heads of the indexer of sparse attention.
     pub indexer_heads: Option<u64>,
@@ -149,32 +149,32 @@ pub struct Hparams<'g> {
     pub indexer_key: Option<u64>,
     /// Elements of a head of delta attention.
     pub kda_head: Option<u64>,
-    /// Whether the attention of each block sees a sliding window, where a key lists it.
+    /// Whether each block uses sliding-window attention, if a key lists it.
     pub windowed: Option<ArrayRef<'g>>,
-    /// Number of blocks that have weights, where blocks run several times.
+    /// Number of blocks with weights, if blocks run several times.
     pub stacked: Option<u64>,
     /// Rank of the gates of hyper-connections.
     pub hyper_rank: Option<u64>,
-    /// The blocks that add n-gram embeddings.
+    /// Blocks that add n-gram embeddings.
     pub ngram_blocks: Option<ArrayRef<'g>>,
-    /// Positions that the convolution of n-gram embeddings sees.
+    /// Kernel size of the convolution of n-gram embeddings.
     pub ngram_conv: Option<u64>,
-    /// Hidden states that hyper-connections mix.
+    /// Number of parallel hidden states of hyper-connections.
     pub hyper: Option<u64>,
-    /// Groups of heads whose outputs are projected to a narrow state each.
+    /// Groups of heads with a low-rank output projection each.
     pub output_groups: Option<u64>,
-    /// Elements of that state.
+    /// Rank of the output projection of a group of heads.
     pub output_lora: Option<u64>,
-    /// Positions that the attention of each block compresses into one; 0 where it does not.
+    /// Number of positions that the attention of each block compresses into one; 0 for none.
     pub compress_ratios: Option<ArrayRef<'g>>,
-    /// Blocks at the start whose experts follow from the token.
+    /// Number of leading blocks that select experts by token id.
     pub hash_blocks: u64,
-    /// Elements of the state that experts work on, where that is not a hidden state.
+    /// Width of the hidden state inside the experts, if it differs from `embd`.
     pub expert_latent: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
-    /// Reads the sizes from the values of known keys, which `value` looks up by their patterns.
+    /// Reads the hyperparameters of known keys; `value` looks up a key by its pattern.
     pub fn new(value: impl Fn(&str) -> Option<ValueRef<'g>>) -> Hparams<'g> {
         let int = |key: &str| value(key).and_then(|v| u64::from_value(v).ok());
         let per_block = |key| value(key).and_then(PerBlock::new);
@@ -182,13 +182,13 @@ impl<'g> Hparams<'g> {
         let blocks = depth(&[keys::BLOCK_COUNT, keys::WHISPER_ENCODER_BLOCK_COUNT]);
         let embd = int(keys::EMBEDDING_LENGTH).or_else(|| int(keys::WHISPER_DECODER_EMBEDDING_LENGTH));
         let heads = per_block(keys::ATTENTION_HEAD_COUNT);
-        // Without separate keys, the size of a head is its share of a hidden state (`llama_model_base::load_hparams`).
+        // By default, the size of a head is `embd / heads` (`llama_model_base::load_hparams`).
         let share = || embd?.checked_div(heads?.get(0)?);
         let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
         let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());
         Hparams {
             blocks,
-            // Both halves are of the same depth unless the key says otherwise (`llama_model_t5::load_arch_hparams`).
+            // Encoder and decoder have the same depth by default (`llama_model_t5::load_arch_hparams`).
             decoder_blocks: depth(&[keys::DECODER_BLOCK_COUNT, keys::WHISPER_DECODER_BLOCK_COUNT]).or(blocks),
             convnext_blocks: depth(&[keys::CONVNEXT_BLOCK_COUNT]),
             embd,
@@ -256,23 +256,23 @@ impl<'g> Hparams<'g> {
         of?.get(block)?.checked_mul(length?)
     }
 
-    /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
+    /// Whether `interleave_moe_layer_step` selects block `block` for experts.
     pub fn is_expert_step(&self, block: u64) -> bool {
         self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
     }
 
-    /// Whether block `block` is one of those that `moe_every_n_layers` gives experts.
+    /// Whether `moe_every_n_layers` selects block `block` for experts.
     pub fn is_moe_layer(&self, block: u64) -> bool {
         self.moe_every.is_none_or(|every| block.checked_rem(every) == Some(1))
     }
 
-    /// Whether block `block` is one of those at the end that predict further tokens.
+    /// Whether block `block` is one of the trailing blocks that predict further tokens.
     pub fn is_nextn(&self, block: u64) -> bool {
         self.blocks.is_some_and(|n| block >= n.saturating_sub(self.nextn))
     }
 
-    /// Whether block `block` has a recurrent layer in place of attention: as a key lists it, by the interval of blocks with attention,
-    /// or because it has no heads of keys and values.
+    /// Whether block `block` has a recurrent layer instead of attention: according to the list in a key, the interval
+    /// of blocks with attention, or a key-value head count of 0.
     pub fn is_recurrent(&self, block: u64) -> bool {
         if self.is_nextn(block) {
             return false;
@@ -286,18 +286,19 @@ impl<'g> Hparams<'g> {
         }
     }
 
-    /// Whether the attention of block `block` sees a sliding window, as a key lists it. Blocks that predict further tokens do.
+    /// Whether block `block` uses sliding-window attention, according to the list in a key. Blocks that predict
+    /// further tokens do.
     pub fn is_windowed(&self, block: u64) -> bool {
         let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
         self.is_nextn(block) || self.windowed.is_some_and(listed)
     }
 
-    /// Whether block `block` adds n-gram embeddings, as a key lists it.
+    /// Whether block `block` adds n-gram embeddings, according to the list in a key.
     pub fn has_ngrams(&self, block: u64) -> bool {
         self.ngram_blocks.is_some_and(|listed| listed.iter().any(|v| v.get::<u64>().is_ok_and(|n| n == block)))
     }
 
-    /// Positions that the attention of block `block` compresses into one; 0 where it does not.
+    /// Number of positions that the attention of block `block` compresses into one; 0 for none.
     pub fn compress_ratio(&self, block: u64) -> Option<u64> {
         self.compress_ratios?.get(block)?.get().ok()
     }
@@ -307,13 +308,13 @@ impl<'g> Hparams<'g> {
         self.compress_ratio(block) == Some(4)
     }
 
-    /// Width of a state space with input and output projections of each group.
+    /// Width of a state space plus the input and output projections of each group.
     pub fn ssm_conv_in(&self) -> Option<u64> {
         let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
         self.ssm_inner?.checked_add(projections)
     }
 
-    /// Number of blocks in a run of them.
+    /// Number of blocks in a run.
     pub fn blocks_of(&self, stack: Stack) -> Option<u64> {
         match stack {
             Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.blocks,

@@ -1,38 +1,39 @@
-//! Image and video models: how their checkpoints are told apart, and what becomes of their tensors.
+//! Image and video models: detection of their checkpoints, and rules for their tensors.
 //!
-//! Such a model has no keys of its own in a GGUF, and its tensors keep the names of the checkpoint; the program that loads it derives all
-//! else from names and shapes. The conventions are those of ComfyUI-GGUF, which its loaders, InvokeAI and diffusers share: the names of
-//! tensors that tell the architecture, and those that lose too much in 16 bits, are of its `tools/convert.py`.
+//! In GGUF, such a model has no hyperparameter keys, and its tensors keep the names of the checkpoint; loaders derive
+//! everything else from names and shapes. The conventions are those of ComfyUI-GGUF, shared by its loaders, InvokeAI
+//! and diffusers. The tensor names for detection, and those of tensors that need more than 16 bits, are taken from its
+//! `tools/convert.py`.
 
-/// An image model or video.
+/// An image or video model.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageModel {
     /// GGUF's name of the architecture.
     pub name: &'static str,
-    /// What it is called.
+    /// The model's display name.
     pub title: &'static str,
-    /// Sets of tensor names: a checkpoint with all of one of them is such a model.
+    /// Sets of tensor names; a checkpoint that contains all names of one set is such a model.
     pub detect: &'static [&'static [&'static str]],
-    /// Tensors that only a checkpoint in the layout of diffusers has, where no loader of GGUF reads that layout.
+    /// Tensors found only in the diffusers layout, if no GGUF loader reads that layout.
     pub diffusers: &'static [&'static str],
-    /// Parts of the names of tensors that stay in single precision.
+    /// Substrings of the names of tensors that stay in single precision.
     pub precise: &'static [&'static str],
-    /// Parts of the names of tensors that the model does not need.
+    /// Substrings of the names of tensors that the model does not need.
     pub ignored: &'static [&'static str],
-    /// Whether tensors whose rows are not whole blocks of 256 are stored as matrices with rows of 256, if they can be.
+    /// Whether tensors whose row length is not a multiple of 256 are reshaped to rows of 256, if possible.
     pub reshapes: bool,
 }
 
-/// The key, with the name of a tensor behind it, of the shape that the tensor has in the checkpoint where the file has another: an array of
-/// i32, the contiguous dimension last.
+/// The prefix, before a tensor name, of the key for the original shape of a reshaped tensor: an array of i32, the
+/// contiguous dimension last.
 pub const ORIGINAL_SHAPE: &str = "comfy.gguf.orig_shape.";
 
-/// What the names of the model's tensors begin with in a checkpoint that has other parts, in the order of precedence; tensors without it
+/// Prefixes of the model's tensors in checkpoints with other parts, in order of precedence; tensors without the prefix
 /// belong to the other parts.
 pub const PREFIXES: &[&str] = &["model.diffusion_model.", "model."];
 
-/// What the names of all tensors begin with in checkpoints of some trainers.
+/// Prefix of all tensor names in checkpoints of some trainers.
 pub const WHOLE_PREFIX: &str = "net.";
 
 const fn model(
@@ -44,9 +45,10 @@ const fn model(
     ImageModel { name, title, detect, diffusers, precise: &[], ignored: &[], reshapes: false }
 }
 
-/// The models that are recognized. The first whose tensors a checkpoint has is taken.
+/// The recognized models. The first match applies.
 ///
-/// Qwen-Image is our own row, before FLUX, because its checkpoints have the names that FLUX has in the layout of diffusers.
+/// Qwen-Image is not in ComfyUI-GGUF's list. It precedes FLUX because its checkpoints contain the names of FLUX in the
+/// diffusers layout.
 pub const IMAGE_MODELS: &[ImageModel] = &[
     model(
         "qwen_image",
@@ -163,7 +165,8 @@ pub const IMAGE_MODELS: &[ImageModel] = &[
     model("lumina2", "Lumina 2", &[&["cap_embedder.1.weight", "context_refiner.0.attention.qkv.weight"]], &[]),
 ];
 
-/// The model whose tensors a checkpoint has; `has` says whether it has one of that name, less the prefix.
+/// Recognizes the model in a checkpoint; `has` returns whether the checkpoint has a tensor with this name, without the
+/// prefix.
 pub fn recognize(has: impl Fn(&str) -> bool) -> Option<&'static ImageModel> {
     IMAGE_MODELS.iter().find(|model| model.detect.iter().any(|names| names.iter().all(|name| has(name))))
 }

@@ -1,5 +1,5 @@
-//! The file name that a model should have by the naming convention, made of its metadata, and of its present name where
-//! the metadata is silent; and the names of new files.
+//! File names according to the GGUF naming convention, derived from a model's metadata and, if metadata is missing,
+//! from its current name; and the names of new files.
 
 use gguf_format::name::{DEFAULT_VERSION, EXTENSION, FileName, NameSource, size_label, suggestion};
 use gguf_format::shard::ShardName;
@@ -7,21 +7,21 @@ use gguf_format::{Gguf, Str, keys};
 
 use crate::summary::summary;
 
-/// What names of new files are made of.
+/// The parts of the name of a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewName {
-    /// The model's name: `general.basename` or `general.name`, or the base name of the file that is read.
+    /// The model's name: `general.basename`, `general.name`, or the base name in the input file's name.
     pub name: Option<String>,
-    /// The label of the size: `general.size_label`, or counted.
+    /// The size label: `general.size_label`, or derived from the number of parameters.
     pub size: Option<String>,
     /// The file type: `Q4_K_M`.
     pub file_type: Option<String>,
-    /// All together as llama.cpp's converter names files, with the extension: `Glossary-2.9M-Q4_K_M.gguf`.
+    /// The complete name in the style of llama.cpp's converter, with the extension: `Glossary-2.9M-Q4_K_M.gguf`.
     pub file_name: String,
 }
 
-/// What the name of a new file is made of; `heads` are those of its shards, `input` is the name of the file that it is made from.
+/// Determines the name of a new file from the headers of its shards and the name of the input file.
 pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
     let s = summary(heads);
     let present = FileName::parse(input);
@@ -45,32 +45,32 @@ pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
     };
     let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
     let file_name = format!("{sidecar}{}", source.stem()).replace(is_unfit, "-");
-    // A name that starts with a dash is taken for an option by programs, one with a dot is hidden.
+    // Programs take a name with a leading dash for an option; a leading dot hides the file.
     let file_name = file_name.trim_start_matches(['-', '.']).to_owned() + EXTENSION;
     NewName { name, size, file_type, file_name }
 }
 
-/// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.
+/// Whether a character is unsuitable in a file name: path separators and characters without a plain visible form.
 fn is_unfit(c: char) -> bool {
     matches!(c, '/' | '\\' | ':' | '{' | '}') || Str(c.encode_utf8(&mut [0; 4]).as_bytes()).to_string() != c.to_string()
 }
 
-/// The longest text of the metadata that becomes part of a name, in bytes: file systems allow no longer names.
+/// The maximum length in bytes of a metadata string used in a name, the limit of common file systems.
 const LONGEST: usize = 255;
 
-/// The standard name of a file that is called `name` now; `heads` are those of the model's shards, in order. `None` when
-/// neither the metadata nor the present name says enough.
+/// The conventional name for a file currently called `name`; `heads` are the headers of the model's shards, in order.
+/// `None` if the metadata and the current name are insufficient.
 pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     let first = heads.first()?;
     let is_part = |text: &&str| text.len() <= LONGEST && !text.trim().is_empty();
     let text = |key: &str| first.get_as::<&str>(key).ok().filter(is_part);
     let present = FileName::parse(name);
     let s = summary(heads);
-    // With experts, the label cannot be told from the number of parameters alone.
+    // For models with experts, the number of parameters does not determine the label.
     let counted = (s.n_params > 0 && s.expert_count.is_none()).then(|| size_label(s.n_params, s.n_params, 0, 0));
     let size = text(keys::GENERAL_SIZE_LABEL).or(present.size_label).or(counted.as_deref());
     let base = text(keys::GENERAL_BASENAME).or(text(keys::GENERAL_NAME)).or(present.base_name)?;
-    // A name such as "Llama 3 8B Instruct" has the size in it already.
+    // A name such as "Llama 3 8B Instruct" already contains the size.
     let spaced = format!("{}{EXTENSION}", base.trim().replace([' ', '/', '_'], "-"));
     let of_base = FileName::parse(&spaced);
     let encoding = s.file_type.and_then(|t| t.info()).map(|info| info.label());

@@ -1,13 +1,13 @@
-//! What a tensor is for, and what it is called because of that.
+//! The roles of tensors, and the names derived from them.
 //!
-//! GGUF names a tensor by its role: `token_embd.weight`, `blk.3.attn_q.bias`. A role's name is the one of llama.cpp
+//! GGUF names a tensor by its role: `token_embd.weight`, `blk.3.attn_q.bias`. The names of roles are llama.cpp's
 //! (`TENSOR_NAMES` in gguf-py's `constants.py`).
 
 use core::fmt;
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident $name:literal)*) => {
-        /// The part that a tensor plays in the network.
+        /// The role of a tensor in the network.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Role {
             $($(#[$doc])* $role,)*
@@ -16,7 +16,7 @@ macro_rules! roles {
             /// Every role.
             pub const ALL: &[Role] = &[$(Role::$role),*];
 
-            /// The role's name without suffix; `{}` stands for the number of the block, in roles that each block has.
+            /// The role's name without suffix; in per-block roles, `{}` stands for the number of the block.
             pub const fn template(self) -> &'static str {
                 match self {
                     $(Role::$role => $name,)*
@@ -27,11 +27,11 @@ macro_rules! roles {
 }
 
 roles! {
-    /// One row per token: its vector.
+    /// Token embeddings, one row per token.
     TokenEmbd "token_embd"
     /// Norm before the output matrix.
     OutputNorm "output_norm"
-    /// One row per token: what the last hidden state is multiplied with. Absent where the embeddings are used again.
+    /// Output matrix, one row per token. Absent if it is tied to the embeddings.
     Output "output"
     /// One divisor per pair of rotated elements, for models with stretched rotary frequencies.
     RopeFreqs "rope_freqs"
@@ -43,15 +43,15 @@ roles! {
     AttnK "blk.{}.attn_k"
     /// Values.
     AttnV "blk.{}.attn_v"
-    /// Projection of the attended values.
+    /// Output projection of the attention.
     AttnOutput "blk.{}.attn_output"
     /// Norm before the feed-forward part.
     FfnNorm "blk.{}.ffn_norm"
     /// Gate of the feed-forward part.
     FfnGate "blk.{}.ffn_gate"
-    /// Way up to the wide part of the feed-forward part.
+    /// Up projection of the feed-forward part.
     FfnUp "blk.{}.ffn_up"
-    /// Way back down.
+    /// Down projection of the feed-forward part.
     FfnDown "blk.{}.ffn_down"
 }
 
@@ -62,19 +62,19 @@ impl Role {
     }
 }
 
-/// A tensor's name, taken apart: `blk.3.attn_q.bias` is the role [`Role::AttnQ`] in block 3 with the suffix `.bias`.
+/// The parts of a tensor name: `blk.3.attn_q.bias` is the role [`Role::AttnQ`] in block 3 with the suffix `.bias`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorName<'a> {
-    /// What the tensor is for.
+    /// The role of the tensor.
     pub role: Role,
-    /// Number of its block; `None` for tensors outside the blocks.
+    /// The number of its block; `None` for tensors outside the blocks.
     pub block: Option<u32>,
     /// `.weight`, `.bias` or empty.
     pub suffix: &'a str,
 }
 
 impl<'a> TensorName<'a> {
-    /// Takes a GGUF tensor name apart; `None` when no role has that name.
+    /// Parses a GGUF tensor name; `None` if no role has this name.
     pub fn parse(name: &'a str) -> Option<TensorName<'a>> {
         let (stem, suffix) = split_suffix(name);
         Role::ALL.iter().find_map(|&role| {
@@ -93,14 +93,14 @@ impl fmt::Display for TensorName<'_> {
     }
 }
 
-/// A tensor name without `.weight` or `.bias`, and that suffix (empty when there is neither).
+/// Splits a tensor name into its stem and its suffix: `.weight`, `.bias`, or empty.
 pub fn split_suffix(name: &str) -> (&str, &str) {
     let stem = name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias")).unwrap_or(name);
     (stem, name.get(stem.len()..).unwrap_or_default())
 }
 
-/// Matches a name against a template: `None` when it does not match, else the number at the template's `{}` if it has
-/// one. The number is written plainly, without sign or leading zeros.
+/// Matches a name against a template: `None` if it does not match, else the number at the template's `{}`, if any. The
+/// number must be in canonical form, without sign or leading zeros.
 pub fn match_template(template: &str, name: &str) -> Option<Option<u32>> {
     match template.split_once("{}") {
         None => (template == name).then_some(None),

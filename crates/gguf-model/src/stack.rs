@@ -9,13 +9,13 @@ pub enum Stack {
     Encoder,
     /// `dec.blk.N`
     Decoder,
-    /// `convnext.N`: of convolutions, in WavTokenizer.
+    /// `convnext.N`: the ConvNeXt blocks of WavTokenizer.
     ConvNext,
-    /// `v.blk.N`: of an encoder of images.
+    /// `v.blk.N`: an image encoder.
     Vision,
-    /// `v.deepstack.N`: what an encoder of images gives out behind some of its blocks.
+    /// `v.deepstack.N`: the outputs of an image encoder after intermediate blocks.
     DeepStack,
-    /// `a.blk.N`: of an encoder of sound.
+    /// `a.blk.N`: an audio encoder.
     Audio,
 }
 
@@ -23,7 +23,7 @@ impl Stack {
     /// Every run of a language model.
     pub const ALL: [Stack; 4] = [Stack::Only, Stack::Encoder, Stack::Decoder, Stack::ConvNext];
 
-    /// What stands before the number of a block.
+    /// The prefix before the number of a block.
     pub const fn prefix(self) -> &'static str {
         match self {
             Stack::Only => "blk.",

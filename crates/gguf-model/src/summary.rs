@@ -1,7 +1,7 @@
-//! What a file is, in a few lines: the numbers a person asks for first.
+//! A short description of a model: its most important properties.
 //!
-//! Nothing is judged here, and nothing is guessed beyond what the keys and tensors say; a key that is missing or of a
-//! wrong type leaves its line out.
+//! The summary only reports keys and tensors; it does not validate or guess. A field is `None` if its key is missing
+//! or has the wrong type.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use gguf_format::check::shown;
 use gguf_format::keys::{self, FileType};
 use gguf_format::{GgmlType, Gguf, ValueRef};
 
-/// What a model is, over all its shards.
+/// A summary of a model over all its shards.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
     /// `general.type`: `model`, `adapter`, `imatrix`, `mmproj`.
@@ -26,17 +26,17 @@ pub struct Summary {
     pub n_params: u64,
     /// Bytes of all tensors, without padding.
     pub tensor_bytes: u64,
-    /// Tensors whose size is not known, of unknown types or broken shapes; they are in no other number but `n_tensors`.
+    /// Tensors of unknown size, because of an unknown type or an invalid shape. Only `n_tensors` includes them.
     pub n_unknown: u64,
     /// Number of tensors.
     pub n_tensors: u64,
     /// Number of key-value pairs of the first shard.
     pub n_kv: u64,
-    /// Shards given.
+    /// Number of shards passed to [`summary`].
     pub n_shards: usize,
-    /// Shards there should be, from `split.count`.
+    /// Number of shards of the model, from `split.count`.
     pub n_shards_expected: Option<u64>,
-    /// How much of it is stored in which type, the largest share of bytes first.
+    /// Share of each tensor type, in descending order of bytes.
     pub types: Vec<TypeShare>,
     /// `general.file_type`.
     pub file_type: Option<FileType>,
@@ -48,41 +48,41 @@ pub struct Summary {
     pub embedding_length: Option<u64>,
     /// Number of blocks.
     pub block_count: Option<u64>,
-    /// Width of the feed-forward part, where it differs the smallest and the largest.
+    /// Width of the feed-forward part: the smallest and the largest over the blocks.
     pub feed_forward_length: Option<Span>,
     /// Attention heads.
     pub head_count: Option<Span>,
     /// Heads of keys and values.
     pub head_count_kv: Option<Span>,
-    /// Experts in a block, and how many of them are used for one token.
+    /// Experts per block.
     pub expert_count: Option<u64>,
-    /// Experts used for one token.
+    /// Experts used per token.
     pub expert_used_count: Option<Span>,
-    /// Type of rotary scaling, and its factor.
+    /// Type of rotary scaling.
     pub rope_scaling: Option<String>,
     /// Factor of rotary scaling.
     pub rope_scaling_factor: Option<f64>,
     /// Base of the rotary frequencies.
     pub rope_freq_base: Option<f64>,
-    /// Tokens that sliding attention sees.
+    /// Length of the sliding window in tokens.
     pub sliding_window: Option<u64>,
-    /// Who quantized it: `general.quantized_by`.
+    /// `general.quantized_by`.
     pub quantized_by: Option<String>,
-    /// The first model that it was made from: `general.base_model.0.name`.
+    /// `general.base_model.0.name`: the first base model.
     pub base_model: Option<String>,
-    /// The importance matrix that it was quantized with, by the name of its file: `quantize.imatrix.file`.
+    /// `quantize.imatrix.file`: the file name of the importance matrix used for quantization.
     pub imatrix: Option<String>,
-    /// Of a LoRA adapter, its rank: where it differs the smallest and the largest.
+    /// Rank of a LoRA adapter: the smallest and the largest over its tensors.
     pub lora_rank: Option<Span>,
-    /// Of a LoRA adapter, `adapter.lora.alpha`.
+    /// `adapter.lora.alpha` of a LoRA adapter.
     pub lora_alpha: Option<f64>,
-    /// Tokens of the vocabulary: those listed, or the rows of the embeddings.
+    /// Size of the vocabulary: the length of the token list, else the number of embedding rows.
     pub vocab_size: Option<u64>,
     /// `tokenizer.ggml.model`.
     pub tokenizer_model: Option<String>,
     /// `tokenizer.ggml.pre`.
     pub tokenizer_pre: Option<String>,
-    /// Number of chat templates, named ones included.
+    /// Number of chat templates, including named ones.
     pub n_chat_templates: u64,
 }
 
@@ -93,20 +93,20 @@ impl Summary {
     }
 }
 
-/// How much is stored in one tensor type.
+/// The share of a model stored in one tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeShare {
     /// The type.
     pub ty: GgmlType,
     /// Number of tensors.
     pub n_tensors: u64,
-    /// Elements in them.
+    /// Elements of these tensors.
     pub n_params: u64,
-    /// Bytes of them, without padding.
+    /// Bytes of these tensors, without padding.
     pub bytes: u64,
 }
 
-/// A number that may differ from block to block.
+/// The range of a number that may differ between blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The smallest.
@@ -125,7 +125,7 @@ impl fmt::Display for Span {
 }
 
 impl Span {
-    /// Of a number, or of an array of numbers.
+    /// The range of a number or an array of numbers.
     pub(crate) fn of(value: ValueRef<'_>) -> Option<Span> {
         let one = |value: ValueRef<'_>| value.get::<u64>().ok();
         match value {
@@ -143,8 +143,8 @@ impl Span {
     }
 }
 
-/// Sums up a model from the heads of its shards, the first one first; a file that is not split is its own only shard.
-/// Texts are cut to a printable length and safe to print.
+/// Summarizes a model from the headers of its shards, the first one first; an unsplit file is a single shard. Strings
+/// are truncated and safe to print.
 pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
     let mut s = Summary { n_shards: shards.len(), ..Summary::default() };
     for shard in shards {
@@ -226,7 +226,7 @@ fn add_tensors(s: &mut Summary, shard: &Gguf<'_>) {
                 share.n_params = share.n_params.saturating_add(n_params);
                 share.bytes = share.bytes.saturating_add(bytes);
             }
-            // As many as there are types with a known size, at most.
+            // The length is bounded by the number of types with a known size.
             None => s.types.push(TypeShare { ty: t.ty, n_tensors: 1, n_params, bytes }),
         }
     }

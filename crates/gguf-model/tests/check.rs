@@ -1,4 +1,4 @@
-//! The rules for models: for each a model that breaks it, with exactly the findings that are due.
+//! Tests of the rules for models: for each rule, a model that breaks it and the exact findings expected.
 
 use gguf_format::check::{KEPT, Place, Report, Severity};
 use gguf_format::{Array, GgmlType, Gguf, Head, TensorInfo, Value, ValueType};
@@ -20,7 +20,7 @@ fn floats(numbers: &[f32]) -> Value {
     Value::Array(numbers.iter().copied().collect())
 }
 
-/// A whole llama of two blocks: 4 heads of 8, 2 of keys, 96 wide, 5 tokens.
+/// A complete llama of two blocks: 4 heads of length 8, 2 key-value heads, feed-forward width 96, 5 tokens.
 fn llama() -> Head {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -64,7 +64,7 @@ fn llama() -> Head {
     head
 }
 
-/// The same with 4 experts, of which 2 are used.
+/// The llama with 4 experts, 2 of them used per token.
 fn mixture() -> Head {
     let mut head = llama();
     head.set("llama.expert_count", 4u32);
@@ -79,7 +79,7 @@ fn mixture() -> Head {
     head
 }
 
-/// The llama with the keys and the name of another architecture.
+/// The llama under the name and keys of another architecture.
 fn renamed(arch: &str) -> Head {
     let mut head = llama();
     for kv in &mut head.kvs {
@@ -98,7 +98,7 @@ fn unlisted() -> Head {
     head
 }
 
-/// An encoder of one block and a decoder of two, 8 wide.
+/// An encoder of one block and a decoder of two, width 8.
 fn whisper() -> Head {
     let mut head = renamed("whisper");
     head.kvs.retain(|kv| !kv.key.starts_with(b"whisper."));
@@ -168,7 +168,7 @@ fn imatrix() -> Head {
     head
 }
 
-/// Shard `no` of two, with tensors of the llama before or from number 5 on.
+/// Shard `no` of two: the llama's tensors before number 5, or from number 5 on.
 fn shard(no: u16) -> Head {
     let mut head = if no == 0 { llama() } else { Head::default() };
     let mut tensors = llama().tensors;
@@ -201,7 +201,7 @@ struct Case {
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = vec![];
     let mut case = |name, shards, codes| cases.push(Case { name, shards, file_name: None, codes });
-    // A change to one of the sound models.
+    // A change to one of the valid models.
     let with = |base: fn() -> Head, change: &dyn Fn(&mut Head)| {
         let mut head = base();
         change(&mut head);
@@ -211,7 +211,7 @@ fn cases() -> Vec<Case> {
     let set = |key: &str, value: Value| edit(&|h| h.set(key, value.clone()));
     let without = |key: &str| edit(&|h| assert!(h.remove(key), "{key}"));
 
-    // Sound ones.
+    // Valid models.
     case("llama", vec![llama()], &[]);
     case("mixture", vec![mixture()], &[]);
     case("adapter", vec![adapter()], &[]);
@@ -589,7 +589,7 @@ fn many_unknown_keys_cost_little() {
     for i in 0..2000 {
         head.kvs.push(gguf_format::Kv { key: format!("general.zzz{i}").into_bytes(), value: 1u8.into() });
     }
-    // After so many, likely meanings are no longer looked for.
+    // Beyond this number, similar keys are no longer searched.
     head.set("general.licence", "mit");
     let report = judge(&[head], None);
     assert_eq!(report.count_of("key.unknown"), 2001);

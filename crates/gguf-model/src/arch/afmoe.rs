@@ -1,4 +1,5 @@
-//! AFMoE (Arcee Trinity): attention with a gate, norms around attention and feed-forward part, routed and shared experts, windows.
+//! AFMoE (Arcee Trinity): gated attention, norms before and after attention and feed-forward part, routed and shared
+//! experts, sliding windows.
 //!
 //! Rules: `load_arch_tensors` in `src/models/afmoe.cpp` of llama.cpp, `AfmoeModel` in `conversion/afmoe.py` on top of `LlamaModel`,
 //! without its permutation of rotated pairs.

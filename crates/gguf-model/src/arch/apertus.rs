@@ -1,4 +1,4 @@
-//! Apertus: Llama with norms of queries and keys, and an activation whose parameters are in the checkpoint.
+//! Apertus: Llama with query and key norms, and an activation with trained parameters.
 //!
 //! Rules: `load_arch_tensors` in `src/models/apertus.cpp` of llama.cpp, `ApertusModel` in `conversion/llama.py`.
 
@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// One number for each block.
+/// One number per block.
 const ACTIVATION: &[Key] = keys! {
     "xielu.alpha_n" F32? = "[x[0] for x in xielu_alpha_n] if xielu_alpha_n != null else null";
     "xielu.alpha_p" F32? = "[x[0] for x in xielu_alpha_p] if xielu_alpha_p != null else null";

@@ -1,9 +1,9 @@
-//! Baichuan: Llama whose checkpoints have queries, keys and values in one matrix. The 13B models have ALiBi in place of rotary
-//! positions, which llama.cpp tells from the number of blocks.
+//! Baichuan: Llama whose checkpoints fuse queries, keys and values. The 13B models have ALiBi instead of rotary
+//! positions; llama.cpp detects them by the number of blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/baichuan.cpp` of llama.cpp, `BaichuanModel` in `conversion/baichuan.py`. The reference
-//! calls itself without end and converts none of them; what it means to do is done here. Like it, this leaves the output matrix of
-//! Baichuan 2 as it is, whose rows the model normalizes when it runs.
+//! Rules: `load_arch_tensors` in `src/models/baichuan.cpp` of llama.cpp, `BaichuanModel` in `conversion/baichuan.py`.
+//! The reference recurses endlessly and converts none of these models; this table implements what it intends. Like the
+//! reference, it does not normalize the rows of Baichuan 2's output matrix; the model does so at run time.
 
 use super::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Ling (Bailing), the first generation: Llama's attention from one matrix, small experts, and shared ones.
+//! Ling (Bailing), the first generation: Llama's attention with fused queries, keys and values, small experts, and
+//! shared experts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/bailingmoe.cpp` of llama.cpp, `BailingMoeModel` in `conversion/bailingmoe.py`.
 

@@ -1,4 +1,5 @@
-//! Ling 2.0 (Bailing) and Sarvam: norms of queries and keys, half of each head rotated, and a block that predicts further tokens.
+//! Ling 2.0 (Bailing) and Sarvam: query and key norms, half of each head rotated, and a block that predicts further
+//! tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/bailingmoe2.cpp` of llama.cpp, `BailingMoeV2Model` and `SarvamMoEModel` in
 //! `conversion/bailingmoe.py`. Sarvam rotates whole heads, and its selection bias is centered around zero.

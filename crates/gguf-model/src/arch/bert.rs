@@ -1,5 +1,5 @@
-//! BERT and its kin: encoders with learned positions and norms behind the attention and the feed-forward part. RoBERTa and XLM-RoBERTa
-//! leave the first positions unused; a classifier may be on top.
+//! BERT and its kin: encoders with learned positions and norms after the attention and the feed-forward part. RoBERTa
+//! and XLM-RoBERTa do not use the first positions; a classifier is optional.
 //!
 //! Rules: `load_arch_tensors` in `src/models/bert.cpp` of llama.cpp; `BertModel`, `DistilBertModel`, `RobertaModel` and
 //! `XLMRobertaModel` in `conversion/bert.py`.
@@ -51,11 +51,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// What the classes have in common.
+/// Defaults of all classes.
 pub(super) const BERT: Checkpoint = Checkpoint {
     roots: &["bert."],
     layers: &["encoder.layer.{}."],
-    // As the first checkpoints, made with TensorFlow, call the parameters of norms.
+    // Norm parameters under the names of the first, TensorFlow checkpoints.
     rename: &[(".gamma", ".weight"), (".beta", ".bias")],
     rename_if: NAMED_CLASSIFIER,
     skip: &[
@@ -69,29 +69,29 @@ pub(super) const BERT: Checkpoint = Checkpoint {
     ..Checkpoint::TEXT
 };
 
-/// A layer that gives the logits of named classes.
+/// A layer that yields the logits of named classes.
 pub(super) const NAMED_CLASSIFIER: &[(&str, &str, &str)] = &[
     ("classifier.weight", "classifier.out_proj.weight", "labels"),
     ("classifier.bias", "classifier.out_proj.bias", "labels"),
 ];
 
-/// The names of the classes of a classifier. Two that nobody named are a default of transformers.
+/// The class names of a classifier. Two unnamed classes are a default of transformers.
 pub(super) const LABELS: &[Key] = keys! {
     let labels = "null if len(id2label ?? {}) == 2 and id2label['0'] == 'LABEL_0' else by_number(id2label ?? {})";
     "classifier.output_labels" Str? = "labels";
 };
 
-/// How many kinds of tokens there are.
+/// The number of token types.
 pub(super) const TOKEN_TYPES: &[Key] = keys! {
     "tokenizer.ggml.token_type_count" U32 = "type_vocab_size|1";
 };
 
-/// Positions count from 0.
+/// Positions start at 0.
 pub(super) const ALL_POSITIONS: &[Key] = keys! {
     let position = "{'first': 0}";
 };
 
-/// Positions count from the one behind that of the padding token.
+/// Positions start after the id of the padding token.
 pub(super) const POSITIONS: &[Key] = keys! {
     let position = "{'first': 1 + pad_token_id if pad_token_id != null else 0}";
     let max_position_embeddings
@@ -111,7 +111,7 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd_norm.weight"   [Embd]            Required Always + Required <- "embeddings.LayerNorm";
 };
 
-/// A classifier: a layer, or the two of one.
+/// A classifier of one or two layers.
 pub(super) const CLASSIFIER: &[Row] = rows! {
     "cls.weight"               [Embd Embd]       Optional Always + Optional
         <- "classifier.dense | pre_classifier | dense | classifier";

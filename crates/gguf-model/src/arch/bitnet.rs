@@ -1,7 +1,7 @@
-//! BitNet b1.58: weights of three values, and norms inside the attention and the feed-forward part.
+//! BitNet b1.58: ternary weights, and norms inside the attention and the feed-forward part.
 //!
-//! Rules: `load_arch_tensors` in `src/models/bitnet.cpp` of llama.cpp, `BitnetModel` in `conversion/bitnet.py`. llama.cpp applies SiLU; BitNet b1.58
-//! 2B4T, whose norms have other names, has a squared ReLU.
+//! Rules: `load_arch_tensors` in `src/models/bitnet.cpp` of llama.cpp, `BitnetModel` in `conversion/bitnet.py`.
+//! llama.cpp applies SiLU; BitNet b1.58 2B4T, whose norms have different names, uses a squared ReLU.
 
 use super::prelude::*;
 
@@ -45,7 +45,7 @@ const BLOCK: &[Row] = rows! {
     "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj", Map::RoundToMean;
 };
 
-/// What the matrices are multiplied by, in files of other converters.
+/// The scales of the matrices, in files of other converters.
 const SCALES: &[Row] = rows! {
     "attn_q.scale"         [One]        Optional Always;
     "attn_k.scale"         [One]        Optional Always;

@@ -1,7 +1,7 @@
-//! BLOOM: ALiBi in place of positions, a norm behind the embeddings, biases everywhere.
+//! BLOOM: ALiBi instead of positions, a norm after the embeddings, biases everywhere.
 //!
-//! Rules: `load_arch_tensors` in `src/models/bloom.cpp` of llama.cpp, `BloomModel` in `conversion/bloom.py`. Where the configuration
-//! does not say the length of the context, the reference writes the width in its place; models run beyond it.
+//! Rules: `load_arch_tensors` in `src/models/bloom.cpp` of llama.cpp, `BloomModel` in `conversion/bloom.py`. If the
+//! configuration has no context length, the reference writes the embedding length; models support longer contexts.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Chameleon: Llama with norms of the queries and keys of each head; the text part.
+//! Chameleon: the text part, Llama with query and key norms of each head.
 //!
 //! Rules: `load_arch_tensors` in `src/models/chameleon.cpp` of llama.cpp, `ChameleonModel` in `conversion/chameleon.py`, which takes the norm
 //! of the first head for all heads.

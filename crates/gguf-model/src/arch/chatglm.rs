@@ -1,8 +1,8 @@
-//! ChatGLM 3 and GLM-4 of 2024: one matrix for queries, keys and values, one for the gate and what it gates, half of each head
-//! rotated. The names are the models' own, or those of transformers.
+//! ChatGLM 3 and GLM-4 of 2024: fused queries, keys and values, fused gate and up projections, half of each head
+//! rotated. Checkpoints use the models' original names or those of transformers.
 //!
-//! Rules: `load_arch_tensors` in `src/models/chatglm.cpp` of llama.cpp, `ChatGLMModel` in `conversion/chatglm.py`. Tokenizers
-//! of SentencePiece, those of ChatGLM 3, are not read: only code in the checkpoint knows their special tokens.
+//! Rules: `load_arch_tensors` in `src/models/chatglm.cpp` of llama.cpp, `ChatGLMModel` in `conversion/chatglm.py`.
+//! SentencePiece tokenizers (ChatGLM 3) are not supported: only code in the checkpoint defines their special tokens.
 
 use super::prelude::*;
 

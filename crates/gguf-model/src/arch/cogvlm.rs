@@ -1,7 +1,8 @@
 //! CogVLM, its language part: two sets of weights in each block, one for text and one for images.
 //!
-//! Rules: `load_arch_tensors` in `src/models/cogvlm.cpp` of llama.cpp, `CogVLMModel` in `conversion/cogvlm.py`. The reference takes
-//! the weights for images for a vision tower and leaves them out, so that llama.cpp cannot load its files; here they are kept.
+//! Rules: `load_arch_tensors` in `src/models/cogvlm.cpp` of llama.cpp, `CogVLMModel` in `conversion/cogvlm.py`. The
+//! reference mistakes the image weights for a vision tower and omits them, so llama.cpp cannot load its files; this
+//! table keeps them.
 
 use super::prelude::*;
 

@@ -1,9 +1,9 @@
-//! Command R7B: attention and feed-forward part side by side behind one norm, windows in most blocks; the embeddings are the output
-//! too.
+//! Command R7B: parallel attention and feed-forward part after one norm, sliding windows in most blocks, and tied
+//! embeddings.
 //!
-//! Rules: `load_arch_tensors` in `src/models/cohere2.cpp` of llama.cpp, `Cohere2Model` in `conversion/command_r.py`. The reference
-//! asks for `rotary_pct`, which transformers does not know; here a file without it rotates whole heads, as transformers does. It means
-//! to leave out biases that are zero, and fails on them unless told to read everything at once.
+//! Rules: `load_arch_tensors` in `src/models/cohere2.cpp` of llama.cpp, `Cohere2Model` in `conversion/command_r.py`.
+//! The reference requires `rotary_pct`, which transformers does not have; here it is optional and defaults to whole
+//! heads, as in transformers. The reference intends to omit zero biases, but fails on them in its lazy mode.
 
 use super::prelude::*;
 

@@ -1,7 +1,8 @@
-//! Command R: attention and feed-forward part side by side behind one norm, and the embeddings are the output too.
+//! Command R: parallel attention and feed-forward part after one norm, and tied embeddings.
 //!
-//! Rules: `load_arch_tensors` in `src/models/command-r.cpp` of llama.cpp, `CommandR2Model` in `conversion/command_r.py`. Command R+
-//! has norms of queries and keys; llama.cpp asks for them in models of 64 blocks or more, and knows none in others.
+//! Rules: `load_arch_tensors` in `src/models/command-r.cpp` of llama.cpp, `CommandR2Model` in
+//! `conversion/command_r.py`. Command R+ has query and key norms; llama.cpp requires them in models of 64 blocks or
+//! more and does not support them in others.
 
 use super::prelude::*;
 
@@ -13,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint { classes: &["CohereForCausalLM"], keys: &[CONTEXT, GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
-/// Published configurations limit the positions to fewer than the model was trained with.
+/// Published configurations state fewer positions than the model was trained with.
 const CONTEXT: &[Key] = keys! {
     let max_position_embeddings = "model_max_length|max_position_embeddings";
 };

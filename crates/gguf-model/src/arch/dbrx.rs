@@ -1,7 +1,7 @@
-//! DBRX: experts in every block, queries, keys and values in one matrix, and a norm between attention and experts.
+//! DBRX: experts in every block, fused queries, keys and values, and a norm between attention and experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/dbrx.cpp` of llama.cpp, `DbrxModel` in `conversion/dbrx.py`. Checkpoints have the experts
-//! of a block below each other in one matrix. The router has the type of the other matrices.
+//! Rules: `load_arch_tensors` in `src/models/dbrx.cpp` of llama.cpp, `DbrxModel` in `conversion/dbrx.py`. Checkpoints
+//! concatenate the experts of a block in one matrix. The router is stored in the same type as the other matrices.
 
 use super::prelude::*;
 

@@ -1,5 +1,5 @@
-//! DeciLM and Nemotron of NVIDIA's architecture search: heads and widths of each block of its own, blocks without attention or without a
-//! feed-forward part.
+//! DeciLM and Nemotron of NVIDIA's architecture search: numbers of heads and widths per block, blocks without
+//! attention or without a feed-forward part.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deci.cpp` of llama.cpp, `DeciModel` in `conversion/deci.py`.
 

@@ -1,4 +1,4 @@
-//! DeepSeek (the first, with experts): Llama's attention, small experts, and shared ones that all tokens use.
+//! DeepSeek (the first, with experts): Llama's attention, small experts, and shared experts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deepseek.cpp` of llama.cpp, `DeepseekModel` in `conversion/deepseek.py`.
 

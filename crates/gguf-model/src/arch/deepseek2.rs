@@ -1,7 +1,8 @@
 //! DeepSeek 2 and 3, and models with their latent attention: Kimi-VL, Kimi K2.5, Youtu, GLM-4.7-Flash.
 //!
-//! Rules: `load_arch_tensors` in `src/models/deepseek2.cpp` of llama.cpp, `DeepseekV2Model` in `conversion/deepseek.py`,
-//! `Glm4MoeLiteModel` in `conversion/glm.py`. Keys and values have one head, as wide as the state that they are made of.
+//! Rules: `load_arch_tensors` in `src/models/deepseek2.cpp` of llama.cpp, `DeepseekV2Model` in
+//! `conversion/deepseek.py`, `Glm4MoeLiteModel` in `conversion/glm.py`. Keys and values have one head, as wide as the
+//! low-rank state.
 
 use super::prelude::*;
 
@@ -43,13 +44,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const SKIP: &[(&str, &str)] = &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")];
 
-/// One head of keys and values.
+/// A single key-value head.
 pub(super) const LATENT_FIELDS: &[Key] = keys! {
     let num_key_value_heads = "1";
     let rms_norm_eps = "rms_norm_eps|1e-6";
 };
 
-/// The key-values of latent attention and of experts behind [`GENERIC`].
+/// The key-values of latent attention and of experts, after [`GENERIC`].
 pub(super) const LATENT_KEYS: &[Key] = keys! {
     let kv_lora_rank = "kv_lora_rank|512";
     "leading_dense_block_count" U32 = "first_k_dense_replace ?? (num_hidden_layers if n_routed_experts == null else 0)";

@@ -1,4 +1,4 @@
-//! DeepSeek 3.2 and GLM-5: latent attention that an indexer makes sparse, and blocks that predict further tokens.
+//! DeepSeek 3.2 and GLM-5: sparse latent attention with an indexer, and blocks that predict further tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deepseek32.cpp` and `glm-dsa.cpp` of llama.cpp, `DeepseekV32Model` in
 //! `conversion/deepseek.py`, `GlmMoeDsaModel` in `conversion/glm.py`.
@@ -61,7 +61,7 @@ const GLM_KEYS: &[Key] = keys! {
     "attention.indexer.types" Bool? = "null if indexer_types == null else [t == 'full' for t in indexer_types]";
 };
 
-/// What an indexer chooses positions with.
+/// The indexer, which selects positions.
 pub(super) const INDEXER: &[Row] = rows! {
     "indexer.attn_q_b.weight" [QLora IndexerQ]    Optional Always <- "self_attn.indexer.wq_b";
     "indexer.attn_k.weight"   [Embd IndexerKey]   Optional Always <- "self_attn.indexer.wk";

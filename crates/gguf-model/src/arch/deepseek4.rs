@@ -1,8 +1,9 @@
-//! DeepSeek 4: attention to compressed positions, several hidden states that blocks mix, experts that follow from the token in the first
-//! blocks and have 4-bit floats as weights.
+//! DeepSeek 4: attention to compressed positions, hyper-connections, experts with 4-bit float weights, selected by
+//! token id in the first blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/deepseek4.cpp` of llama.cpp, `DeepseekV4Model` in `conversion/deepseek.py`. Matrices keep the
-//! types of the checkpoint. Blocks that predict further tokens are left out.
+//! Rules: `load_arch_tensors` in `src/models/deepseek4.cpp` of llama.cpp, `DeepseekV4Model` in
+//! `conversion/deepseek.py`. Matrices keep the types of the checkpoint. Blocks that predict further tokens are
+//! omitted.
 
 use super::prelude::*;
 
@@ -50,10 +51,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// What models and drafts have in common.
+/// Defaults of models and drafts.
 const DEEPSEEK4: Checkpoint = Checkpoint { early_keys: &[TEMPLATE], keeps_types: true, ..Checkpoint::TEXT };
 
-/// The draft that a checkpoint has in the blocks behind those of the model, which an architecture of drafts reads (`DeepseekV4DSparkModel`).
+/// The draft in the blocks after the model's own, converted to a draft architecture (`DeepseekV4DSparkModel`).
 pub(super) const DRAFT: Checkpoint = Checkpoint {
     classes: &["DeepseekV4DSparkModel"],
     is_draft: true,
@@ -82,7 +83,7 @@ pub(super) const DRAFT: Checkpoint = Checkpoint {
     ..DEEPSEEK4
 };
 
-/// All blocks of a draft have plain attention to a window, and score experts.
+/// All blocks of a draft have plain sliding-window attention and select experts by score.
 const DRAFT_FIELDS: &[Key] = keys! {
     let block_count = "appended_blocks";
     let compress_ratios = "[0 for i]";
@@ -98,7 +99,7 @@ const DRAFT_TOKENIZER: &[Key] = keys! {
     "tokenizer.ggml.mask_token_id" U32 = "dspark_noise_token_id";
 };
 
-/// The template of the conversation, unless the tokenizer's files have one.
+/// The chat template, unless the tokenizer files have one.
 const TEMPLATE: &[Key] = keys! {
     "tokenizer.chat_template" Str = "template('deepseek-v4-0731' if '0731' in folder else 'deepseek-v4')";
 };
@@ -139,7 +140,7 @@ const OUTSIDE: &[Row] = rows! {
     "output_hc_scale.weight" [One]             Required Always <- "hc_head_scale";
 };
 
-/// Attention and the mixtures of hidden states.
+/// Attention and hyper-connections.
 pub(super) const BLOCK: &[Row] = rows! {
     "attn_norm.weight"       [Embd]               Required Mixed  <- "attn_norm";
     "attn_sinks.weight"      [Heads]              Required Mixed  <- "attn.attn_sink";

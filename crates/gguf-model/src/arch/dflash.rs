@@ -1,9 +1,9 @@
-//! DFlash and DSpark: drafts of a few blocks that see hidden states of the model that they draft for, and guess a block of tokens at once.
-//! DSpark adds a Markov head. The blocks of the draft for DeepSeek 4 are those of that model.
+//! DFlash and DSpark: drafts of a few blocks that read hidden states of the target model and predict a block of tokens
+//! at once. DSpark adds a Markov head. The draft for DeepSeek 4 has DeepSeek 4's blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/dflash.cpp` of llama.cpp, `DFlashModel` and `DSparkModel` in `conversion/qwen.py`,
-//! `MuseGlimmerAssistantModel` in `conversion/muse_glimmer.py`, `Gemma4DSparkModel` in `conversion/gemma.py`, `DeepseekV4DSparkModel` in
-//! `conversion/deepseek.py`. The tokenizer is that of the other model.
+//! Rules: `load_arch_tensors` in `src/models/dflash.cpp` of llama.cpp, `DFlashModel` and `DSparkModel` in
+//! `conversion/qwen.py`, `MuseGlimmerAssistantModel` in `conversion/muse_glimmer.py`, `Gemma4DSparkModel` in
+//! `conversion/gemma.py`, `DeepseekV4DSparkModel` in `conversion/deepseek.py`. The tokenizer is the target model's.
 
 use super::deepseek4;
 use super::prelude::*;

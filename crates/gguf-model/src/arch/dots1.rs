@@ -1,4 +1,4 @@
-//! dots.llm1: norms of queries and keys, routed and shared experts, dense blocks first.
+//! dots.llm1: query and key norms, routed and shared experts, dense blocks first.
 //!
 //! Rules: `load_arch_tensors` in `src/models/dots1.cpp` of llama.cpp, `Dots1Model` in `conversion/dots1.py` on top of
 //! `Qwen2MoeModel` in `conversion/qwen.py`.

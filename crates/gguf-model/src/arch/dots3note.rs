@@ -1,5 +1,5 @@
-//! dots3-note: latent attention of two kinds, over a sliding window and sparse by an indexer, with heads of other numbers and lengths,
-//! and a block that predicts further tokens.
+//! dots3-note: two kinds of latent attention, sliding-window and sparse with an indexer, with different numbers and
+//! lengths of heads, and a block that predicts further tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/dots3note.cpp` of llama.cpp, `Dots3NoteModel` in `conversion/dots3.py`.
 

@@ -1,7 +1,7 @@
-//! EAGLE-3: a draft of one block that sees hidden states of the model that it drafts for, mostly with a smaller vocabulary.
+//! EAGLE-3: a draft of one block that reads hidden states of the target model, usually with a smaller vocabulary.
 //!
-//! Rules: `load_arch_tensors` in `src/models/eagle3.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`. Any class of Llama's
-//! relatives may be such a draft.
+//! Rules: `load_arch_tensors` in `src/models/eagle3.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`.
+//! Checkpoints of any Llama-like class may be such drafts.
 
 use super::prelude::*;
 
@@ -35,7 +35,7 @@ const EAGLE3: Checkpoint = Checkpoint {
     ..Checkpoint::TEXT
 };
 
-/// The hidden states that are read, of the model `target`.
+/// The hidden states of `target` that the draft reads.
 const EARLY: &[Key] = keys! {
     "target_layers" I32 = "config.eagle_aux_hidden_state_layer_ids
         or [2, target.num_hidden_layers // 2, target.num_hidden_layers - 3]";
@@ -54,7 +54,7 @@ const OUTSIDE: &[Row] = rows! {
     "d2t"                    []        Optional Always;
 };
 
-/// Queries, keys and values are made of two hidden states.
+/// Queries, keys and values are projected from two hidden states.
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]        Required Always <- "input_layernorm";
     "attn_norm_2.weight" [Embd]        Required Always <- "hidden_norm";

@@ -1,8 +1,9 @@
-//! ERNIE 4.5, dense and with experts, and the text model of PaddleOCR-VL. Queries, keys and values, and the gate and what it
-//! gates, may each be one matrix in a checkpoint.
+//! ERNIE 4.5, dense and with experts, and the text model of PaddleOCR-VL. Checkpoints may fuse queries, keys and
+//! values, and the gate and up projections.
 //!
 //! Rules: `load_arch_tensors` in `src/models/ernie4-5.cpp` of llama.cpp, which all three share; `Ernie4_5Model`,
-//! `Ernie4_5MoeModel` and `PaddleOCRModel` in `conversion/ernie.py`. The reference splits only weights; here biases are split alike.
+//! `Ernie4_5MoeModel` and `PaddleOCRModel` in `conversion/ernie.py`. The reference splits only weights; here biases
+//! are split as well.
 
 use super::prelude::*;
 

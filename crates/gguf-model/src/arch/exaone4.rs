@@ -1,4 +1,5 @@
-//! EXAONE 4: norms behind attention and feed-forward part, none before; norms of queries and keys; windows in most blocks.
+//! EXAONE 4: norms after, not before, attention and feed-forward part; query and key norms; sliding windows in most
+//! blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/exaone4.cpp` of llama.cpp, `Exaone4Model` in `conversion/exaone.py`.
 

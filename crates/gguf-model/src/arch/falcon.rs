@@ -1,8 +1,9 @@
-//! Falcon: attention and feed-forward part side by side, with one norm before both or one before each, and few heads of keys.
+//! Falcon: parallel attention and feed-forward part, with a common norm or one norm each, and few key-value heads.
 //!
-//! Rules: `load_arch_tensors` in `src/models/falcon.cpp` of llama.cpp, `FalconModel` in `conversion/falcon.py`. In a checkpoint each
-//! head of keys stands with the queries that use it. A configuration that asks for multi-query attention without the newer
-//! layout means one head of keys, also where its class fills in the number of all heads; the reference fails there.
+//! Rules: `load_arch_tensors` in `src/models/falcon.cpp` of llama.cpp, `FalconModel` in `conversion/falcon.py`.
+//! Checkpoints store each key-value head with the query heads that use it. A configuration with multi-query attention
+//! and without the newer layout means one key-value head, even if its class fills in the number of all heads; the
+//! reference fails in this case.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Falcon-H1: attention and Mamba 2 side by side in every block, with multipliers that conversion works into the weights.
+//! Falcon-H1: parallel attention and Mamba 2 in every block, with multipliers that conversion folds into the weights.
 //!
 //! Rules: `load_arch_tensors` in `src/models/falcon-h1.cpp` of llama.cpp, `FalconH1Model` in `conversion/falcon_h1.py`, which reads
 //! `config.json` without the defaults of its class. The norm before the feed-forward part has no suffix.
@@ -50,7 +50,7 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"      [Embd Vocab]         Optional Always <- "lm_head", Map::ScaleBy("lm_head_multiplier");
 };
 
-/// Gate, values, input and output projections, and time steps have numbers of their own.
+/// Gate, values, input and output projections, and time steps have separate multipliers.
 const PARTS: Map = Map::ScaleRowsBy(
     "[[mamba_d_ssm, ssm_multipliers[0]], [mamba_d_ssm, ssm_multipliers[1]],
       [mamba_n_groups * mamba_d_state, ssm_multipliers[2]], [mamba_n_groups * mamba_d_state, ssm_multipliers[3]],

@@ -1,7 +1,7 @@
-//! Gemma: the embeddings are the output too, and checkpoints hold the norms without the 1 that is added to them.
+//! Gemma: tied embeddings; checkpoints store norm weights minus 1.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gemma.cpp` of llama.cpp, `GemmaModel` in `conversion/gemma.py`. The end of turn and the
-//! tokens for filling in the middle are those of CodeGemma; GGUF has a key only for the first.
+//! Rules: `load_arch_tensors` in `src/models/gemma.cpp` of llama.cpp, `GemmaModel` in `conversion/gemma.py`. The
+//! end-of-turn and fill-in-the-middle tokens are CodeGemma's; GGUF has a key only for the first.
 
 use super::prelude::*;
 

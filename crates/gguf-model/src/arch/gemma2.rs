@@ -1,4 +1,5 @@
-//! Gemma 2: Gemma with norms behind attention and the feed-forward part, soft caps, and a window in every second block.
+//! Gemma 2: Gemma with additional norms after attention and the feed-forward part, logit soft-capping, and a sliding
+//! window in every second block.
 //!
 //! Rules: `load_arch_tensors` in `src/models/gemma2.cpp` of llama.cpp, `Gemma2Model` in `conversion/gemma.py`.
 

@@ -1,7 +1,8 @@
-//! Gemma 3 and EmbeddingGemma: Gemma 2 with norms of queries and keys, and other rotary positions in blocks with a window.
+//! Gemma 3 and EmbeddingGemma: Gemma 2 with query and key norms, and different rotary frequencies in blocks with a
+//! sliding window.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gemma3.cpp` and `gemma-embedding.cpp` of llama.cpp, `Gemma3Model` and `EmbeddingGemma` in
-//! `conversion/gemma.py`. Rows of the embeddings that belong to no token are left out.
+//! Rules: `load_arch_tensors` in `src/models/gemma3.cpp` and `gemma-embedding.cpp` of llama.cpp, `Gemma3Model` and
+//! `EmbeddingGemma` in `conversion/gemma.py`. Embedding rows without a token are omitted.
 
 use super::prelude::*;
 
@@ -17,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// An encoder of sentences.
+/// A sentence encoder.
 pub(super) const EMBEDDING: Architecture = Architecture {
     names: &["gemma-embedding"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
@@ -54,8 +55,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "attention.head_count_kv" U32 = "num_key_value_heads|4";
 };
 
-/// The window is the one in the file, before transformers halves it. The fields `dense_2` and `dense_3` are the configurations of the
-/// layers after the pooling, if these are written.
+/// The window is the value in the file, before transformers halves it. The fields `dense_2` and `dense_3` are the
+/// configurations of the layers after the pooling, if they are written.
 const EMBEDDING_KEYS: &[Key] = keys! {
     "attention.sliding_window" U32 = "config.sliding_window";
     "dense_2_feat_in" U32? = "dense_2.in_features if dense_2.out_features != null else null";

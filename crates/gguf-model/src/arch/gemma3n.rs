@@ -1,7 +1,7 @@
 //! Gemma 3n: several streams of hidden states, low-rank parts beside the attention, and embeddings for each block.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gemma3n.cpp` of llama.cpp, `Gemma3NModel` in `conversion/gemma.py`. Embeddings end with zeros for the
-//! tokens of images and sound.
+//! Rules: `load_arch_tensors` in `src/models/gemma3n.cpp` of llama.cpp, `Gemma3NModel` in `conversion/gemma.py`. The
+//! embeddings are padded with zeros for image and audio tokens.
 
 use super::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Gemma 4: longer heads in blocks without a window, blocks that share keys and values, embeddings for each block in small models, experts
-//! beside the feed-forward part in one of them.
+//! Gemma 4: longer heads in blocks without a sliding window, blocks that share keys and values, per-block embeddings
+//! in small models, experts beside the feed-forward part in one model.
 //!
 //! Rules: `load_arch_tensors` in `src/models/gemma4.cpp` of llama.cpp, `Gemma4Model`, `Gemma4UnifiedModel` and `Gemma4AssistantModel` in `conversion/gemma.py`.
 
@@ -30,7 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// A draft of a few blocks without keys and values of their own.
+/// A draft of a few blocks that reuse the target model's keys and values.
 pub(super) const ASSISTANT: Architecture = Architecture {
     names: &["gemma4-assistant"],
     required: &[
@@ -54,7 +54,7 @@ pub(super) const ASSISTANT: Architecture = Architecture {
     }],
 };
 
-/// The model that it drafts for.
+/// The target model.
 const BACKBONE: &[Key] = keys! {
     "embedding_length_out" U32 = "backbone_hidden_size";
     "nextn_predict_layers" U32 = "block_count";

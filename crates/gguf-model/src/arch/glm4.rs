@@ -1,5 +1,5 @@
-//! GLM-4 of 2025: norms behind attention and feed-forward part too, the gate and what it gates in one matrix, half of each head
-//! rotated.
+//! GLM-4 of 2025: additional norms after attention and feed-forward part, fused gate and up projections, half of each
+//! head rotated.
 //!
 //! Rules: `load_arch_tensors` in `src/models/glm4.cpp` of llama.cpp, `Glm4Model` in `conversion/glm.py`.
 
@@ -25,7 +25,7 @@ const GLM4: Checkpoint =
 
 const END: &str = "<|endoftext|>";
 
-/// Rotated pairs are neighbours in checkpoints; where positions have sections, llama.cpp wants their halves apart.
+/// Rotated pairs are adjacent in checkpoints; for multi-section positions, llama.cpp expects them half a head apart.
 const APART: &str =
     "each h: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
 

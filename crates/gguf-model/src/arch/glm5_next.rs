@@ -1,5 +1,5 @@
-//! GLM 5.3: delta attention in most blocks, latent attention without rotation that an indexer makes sparse in the others, several
-//! hidden states that blocks mix, and blocks that predict further tokens.
+//! GLM 5.3: delta attention in most blocks, sparse latent attention with an indexer and without rotation in the
+//! others, hyper-connections, and blocks that predict further tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/glm5-next.cpp` of llama.cpp, `Glm5NextModel` in `conversion/glm.py`.
 

@@ -1,9 +1,9 @@
-//! GPT-2: learned positions, queries, keys and values in one matrix, biases everywhere; and ruGPT-3 XL, whose checkpoints have
-//! them apart.
+//! GPT-2: learned positions, fused queries, keys and values, biases everywhere; and ruGPT-3 XL, whose checkpoints have
+//! separate queries, keys and values.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gpt2.cpp` of llama.cpp, `GPT2Model` and `RuGPT3XLModel` in `conversion/gpt2.py`. The
-//! matrices of GPT-2 are transposed (`Conv1D` of transformers). The masks of older checkpoints are left out; the reference does not
-//! know them and fails, as it does where `n_ctx` is missing.
+//! Rules: `load_arch_tensors` in `src/models/gpt2.cpp` of llama.cpp, `GPT2Model` and `RuGPT3XLModel` in
+//! `conversion/gpt2.py`. The matrices of GPT-2 are transposed (`Conv1D` of transformers). The masks in older
+//! checkpoints are omitted; the reference fails on them, and if `n_ctx` is missing.
 
 use super::prelude::*;
 

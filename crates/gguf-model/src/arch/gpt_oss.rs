@@ -1,5 +1,5 @@
-//! gpt-oss: experts with biases, attention that may also go to a sink, windows in every second block. Checkpoints keep the gate and
-//! what it gates in alternate columns.
+//! gpt-oss: experts with biases, attention sinks, sliding windows in every second block. Checkpoints interleave the
+//! columns of the gate and up projections.
 //!
 //! Rules: `load_arch_tensors` in `src/models/openai-moe.cpp` of llama.cpp, `GptOssModel` in `conversion/gpt_oss.py`, for experts in
 //! a floating-point format.

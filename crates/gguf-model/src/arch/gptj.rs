@@ -1,7 +1,7 @@
-//! GPT-J: attention and feed-forward part side by side behind one norm, biases of the feed-forward part and of the output.
+//! GPT-J: parallel attention and feed-forward part after one norm, biases of the feed-forward part and of the output.
 //!
-//! Neither llama.cpp nor its converter knows it: keys and names are those of the GGUF specification. Rotated pairs are
-//! neighbours in the checkpoint as well.
+//! Neither llama.cpp nor its converter supports it: keys and names follow the GGUF specification. Rotated pairs are
+//! adjacent in the checkpoint as well.
 
 use super::prelude::*;
 

@@ -1,4 +1,5 @@
-//! GPT-NeoX and Pythia: rotary positions for part of each head, attention and feed-forward part side by side or in turn.
+//! GPT-NeoX and Pythia: rotary positions for part of each head, parallel or sequential attention and feed-forward
+//! part.
 //!
 //! Rules: `load_arch_tensors` in `src/models/gptneox.cpp` of llama.cpp, `GPTNeoXModel` in `conversion/gptneox.py`, which writes
 //! neither the file type nor the base of the rotary frequencies.

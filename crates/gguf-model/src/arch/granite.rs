@@ -1,9 +1,9 @@
 //! Granite, dense and with experts: Llama with scales of embeddings, residuals, attention and logits.
 //!
-//! Rules: `load_arch_tensors` in `src/models/granite.cpp` and `granite-moe.cpp` of llama.cpp, `GraniteModel` and `GraniteMoeModel`
-//! in `conversion/granite.py`. Checkpoints with experts have gate and up in one matrix; that of the shared expert is the whole
-//! feed-forward part of models without others; the reference means to convert those and fails, because its list of tensors lacks
-//! them. The length of a head in `config.json` is not used.
+//! Rules: `load_arch_tensors` in `src/models/granite.cpp` and `granite-moe.cpp` of llama.cpp, `GraniteModel` and
+//! `GraniteMoeModel` in `conversion/granite.py`. Checkpoints with experts fuse gate and up. In models without routed
+//! experts, the shared expert is the whole feed-forward part; the reference intends to convert those and fails,
+//! because its list of tensors lacks them. The head length in `config.json` is ignored.
 
 use super::prelude::*;
 

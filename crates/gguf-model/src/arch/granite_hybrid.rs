@@ -1,5 +1,5 @@
-//! Granite 4 and Bamba: Mamba 2 in most blocks, attention in the others, with or without experts. Models with attention in all blocks are
-//! Granite's own architectures.
+//! Granite 4 and Bamba: Mamba 2 in most blocks, attention in the others, with or without experts. Models with
+//! attention in all blocks use the plain Granite architectures.
 //!
 //! Rules: `load_arch_tensors` in `src/models/granite-hybrid.cpp` of llama.cpp, `GraniteHybridModel` in `conversion/granite.py`, which reads
 //! `config.json` without the defaults of its class.
@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 /// The classes, and the condition under which no block has a state space.
 const CLASSES: &[&str] = &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"];
 
-/// The checkpoints of these classes that are Granite's.
+/// The checkpoints of these classes that use the plain Granite architectures.
 pub(super) const ONLY_ATTENTION: Checkpoint = Checkpoint {
     classes: CLASSES,
     when: "all([t == 'attention' for t in layer_types] if layer_types else [i in attn_layer_indices for i] if attn_layer_indices
@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "context_length" U32? = "null if has_rope else 2 ** 20";
 };
 
-/// The vocabulary is padded where there are state spaces.
+/// The vocabulary is padded in models with state spaces.
 const PADDED: &[Key] = keys! {
     let vocab_size = "vocab_size if all(is_attention) else (vocab_size + 7) // 8 * 8";
 };

@@ -1,7 +1,7 @@
 //! Granite with a sliding window in some blocks, rotation in some, and attention sinks in all; dense or with experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/granite-swa.cpp` of llama.cpp, `GraniteSWAModel` and `GraniteMoeSWAModel` in
-//! `conversion/granite.py`. Gate and up of the experts stay in one matrix.
+//! Rules: `load_arch_tensors` in `src/models/granite-swa.cpp` of llama.cpp, `GraniteSWAModel` and `GraniteMoeSWAModel`
+//! in `conversion/granite.py`. Gate and up projections of the experts stay fused.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Granite Switch: a dense Granite with several adapters, of which each token uses one. An adapter of zeros comes first.
+//! Granite Switch: a dense Granite with several adapters; each token uses one. The first adapter is all zeros.
 //!
 //! Rules: `load_arch_tensors` in `src/models/granite-switch.cpp` of llama.cpp, `GraniteSwitchModel` in `conversion/granite.py`. The last of
 //! the blocks in `config.json` is the switch, which has no weights.
@@ -57,10 +57,10 @@ const BLOCK: &[Row] = rows! {
     "ffn_down.weight"    [Ff Embd]   Required Always <- "shared_mlp.output_linear.base_layer";
 };
 
-/// Rotated pairs become neighbours in queries and keys.
+/// Makes rotated pairs adjacent in queries and keys.
 const QKV: &str = "(g two HalfHead) ... -> (g[:h+kv] HalfHead two) ... + (g[h+kv:] two HalfHead) ...";
 
-/// The adapters, with one of zeros before them.
+/// The adapters, preceded by an all-zero one.
 const ADAPTERS: &[Row] = rows! {
     "attn_q.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
     "attn_k.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
@@ -78,10 +78,10 @@ const ADAPTERS: &[Row] = rows! {
     "ffn_down.lora_b"    []          Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
 };
 
-/// The first adapter takes the place of the zeros.
+/// Duplicates the first adapter as a placeholder for the all-zero one.
 const PLAIN: &str = "n 1 r e -> n[:1] r e + n r e";
 
-/// As [`PLAIN`], with rotated pairs of queries as neighbours.
+/// As [`PLAIN`], with rotated pairs of queries made adjacent.
 const QUERIES: &str = "n 1 (h two i) r -> n[:1] (h two i) r + n (h i two) r";
 
 /// As [`QUERIES`], for keys.

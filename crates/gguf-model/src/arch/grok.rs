@@ -1,4 +1,4 @@
-//! Grok 1 and 2, under the names of transformers: norms before and behind each part, soft caps, experts.
+//! Grok 1 and 2, under the names of transformers: norms before and after each part, logit soft-capping, experts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/grok.cpp` of llama.cpp, `GrokModel` in `conversion/grok.py`.
 

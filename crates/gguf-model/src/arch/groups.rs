@@ -1,28 +1,28 @@
-//! Rows that many architectures share: the usual parts of a network under the names that most checkpoints give them, and
-//! the key-values that the reference converter writes for every text model.
+//! Rows shared by many architectures: the common parts of a network under their usual checkpoint names, and the
+//! key-values that the reference converter writes for every text model.
 
 use gguf_format::keys;
 
 use super::{Dim, Key, Kind, Map, Need, Row, When};
 
-/// Keys that every model with attention has to have.
+/// Keys required of every model with attention.
 pub(super) const TRANSFORMER_KEYS: &[&str] =
     &[keys::CONTEXT_LENGTH, keys::EMBEDDING_LENGTH, keys::BLOCK_COUNT, keys::ATTENTION_HEAD_COUNT];
 
-/// Keys that a model has to have whose architecture llama.cpp knows as recurrent (`llm_arch_is_recurrent`).
+/// Keys required of recurrent architectures (`llm_arch_is_recurrent` in llama.cpp).
 pub(super) const RECURRENT_KEYS: &[&str] = &[keys::CONTEXT_LENGTH, keys::EMBEDDING_LENGTH, keys::BLOCK_COUNT];
 
-/// The key of RMS norms.
+/// The key for the epsilon of RMS norms.
 pub(super) const RMS_NORM_KEYS: &[&str] = &[keys::ATTENTION_LAYER_NORM_RMS_EPSILON];
 
-/// The key of layer norms.
+/// The key for the epsilon of layer norms.
 pub(super) const LAYER_NORM_KEYS: &[&str] = &[keys::ATTENTION_LAYER_NORM_EPSILON];
 
-/// The width of the feed-forward part.
+/// The key for the width of the feed-forward part.
 pub(super) const FEED_FORWARD_KEYS: &[&str] = &[keys::FEED_FORWARD_LENGTH];
 
-/// Checkpoints keep the two halves of each rotated pair half a head apart, llama.cpp next to each other (`LlamaModel.permute` in
-/// `conversion/llama.py`).
+/// The elements of a rotated pair are half a head apart in checkpoints and adjacent in llama.cpp (`LlamaModel.permute`
+/// in `conversion/llama.py`).
 pub(super) const ROPE_Q: &str = "(h two i) ... -> (h i two) ...";
 
 /// As [`ROPE_Q`], for keys.
@@ -60,12 +60,12 @@ pub(super) const NORMS: &[Row] = rows! {
     "ffn_norm.weight"      [Embd]       Required Always <- "post_attention_layernorm";
 };
 
-/// Queries, keys and values in one matrix, which llama.cpp takes in place of three.
+/// Fused queries, keys and values, which llama.cpp accepts instead of three matrices.
 pub(super) const FUSED_QKV: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]   Optional Always + Optional;
 };
 
-/// Attention whose rotated pairs lie half a head apart, as in llama.cpp.
+/// Attention with rotated pairs half a head apart in both checkpoints and llama.cpp.
 pub(super) const ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
     "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj";
@@ -74,7 +74,7 @@ pub(super) const ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
-/// Attention whose rotated pairs are neighbours in llama.cpp.
+/// Attention with rotated pairs that are adjacent in llama.cpp.
 pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
     "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
@@ -83,7 +83,7 @@ pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
-/// Norms of the queries and keys of each head.
+/// Query and key norms of each head.
 pub(super) const QK_NORMS: &[Row] = rows! {
     "attn_q_norm.weight"   [HeadK]      Required Always <- "self_attn.q_norm";
     "attn_k_norm.weight"   [HeadK]      Required Always <- "self_attn.k_norm";
@@ -113,15 +113,16 @@ pub(super) const EXPERTS: &[Row] = rows! {
     "ffn_up_exps.weight"   [Embd ExpertFf Experts] UnlessFused Experts <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
 };
 
-/// Gate and up of all experts in one matrix, which some architectures take in place of two (`create_tensor_gate_up_exps`).
+/// Fused gate and up projections of all experts, which some architectures accept instead of two matrices
+/// (`create_tensor_gate_up_exps`).
 pub(super) const GATE_UP_EXPERTS: &[Row] = rows! {
     "ffn_gate_up_exps.weight" [Embd TwiceExpertFf Experts] Optional Experts;
 };
 
 /// The key-values that `TextModel.set_gguf_parameters` writes (`conversion/base.py`), in its order.
 ///
-/// `rope` is the inner object of the rotary parameters for full attention, `rope_all` that around it; both have what
-/// newer and older files keep beside them.
+/// `rope` is the inner object with the rotary parameters for full attention, `rope_all` the object around it; both
+/// include the fields that newer and older files keep outside of them.
 pub(super) const GENERIC: &[Key] = keys! {
     "block_count" U32 = "block_count";
     "context_length" U32? = "max_position_embeddings|n_ctx|n_positions|max_length|max_sequence_length|model_max_length";
@@ -158,7 +159,7 @@ pub(super) const GENERIC: &[Key] = keys! {
     "general.file_type" U32 = "file_type";
 };
 
-/// How outputs are pooled, for encoders of sentences (`_try_set_pooling_type`).
+/// The pooling type, for sentence encoders (`_try_set_pooling_type`).
 pub(super) const POOLING: &[Key] = keys! {
     "pooling_type" U32? = "pooling_type";
     "classifier.pooling_type" U32? = "one_of(classifier_pooling, {'mean': 1, 'cls': 2}) if classifier_pooling != null else null";
@@ -174,21 +175,21 @@ pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
 };
 
-/// A router and experts as [`EXPERTS`], stacked as gate, up, down.
+/// As [`EXPERTS`], but stacked in the order gate, up, down.
 pub(super) const EXPERTS_IN_ORDER: &[Row] = rows! {
     "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.gate_proj";
     "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.up_proj";
     "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Experts <- "mlp.experts.{x}.down_proj";
 };
 
-/// Experts that all tokens use, combined in one feed-forward part; their number is a key.
+/// Shared experts, combined in one feed-forward part; a key holds their number.
 pub(super) const SHARED_EXPERTS: &[Row] = rows! {
     "ffn_gate_shexp.weight" [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.gate_proj";
     "ffn_up_shexp.weight"   [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.up_proj";
     "ffn_down_shexp.weight" [SharedExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
 };
 
-/// What a block for the prediction of further tokens has besides the usual parts.
+/// The additional tensors of blocks that predict further tokens.
 pub(super) const NEXT_TOKENS: &[Row] = rows! {
     "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional Always <- "eh_proj";
     "nextn.enorm.weight"            [Embd]           Optional Always <- "enorm";
@@ -198,23 +199,23 @@ pub(super) const NEXT_TOKENS: &[Row] = rows! {
     "nextn.shared_head_norm.weight" [Embd]           Optional Always <- "shared_head.norm";
 };
 
-/// Blocks behind those of the model predict further tokens.
+/// Blocks after the model's own predict further tokens.
 pub(super) const NEXT_TOKENS_FIELDS: &[Key] = keys! {
     let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
 };
 
-/// How many blocks predict further tokens.
+/// The number of blocks that predict further tokens.
 pub(super) const NEXT_TOKENS_KEYS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers";
 };
 
-/// What is added to the scores of experts when they are chosen.
+/// The bias added to the router scores for expert selection.
 pub(super) const SELECTION_BIAS: &[Row] = rows! {
     "exp_probs_b.bias"     [Experts]                 Optional Experts <- "mlp.gate.e_score_correction.bias";
 };
 
-/// The expert that all tokens use, with a gate, as Qwen has it.
+/// The gated shared expert of Qwen.
 pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
     "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
     "ffn_gate_shexp.weight"     [Embd SharedFf] Required Always <- "mlp.shared_expert.gate_proj";
@@ -222,8 +223,8 @@ pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
     "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
 };
 
-/// Latent attention: keys and values of all heads are made of one state, whose projections are kept apart so that they can be merged
-/// with those of queries and outputs.
+/// Latent attention: one low-rank state yields the keys and values of all heads. Their projections are stored
+/// separately so that they can be merged into the query and output projections.
 pub(super) const LATENT_ATTENTION: &[Row] = rows! {
     "attn_q.weight"        [Embd MlaQ]             Optional Always <- "self_attn.q_proj";
     "attn_q_a.weight"      [Embd QLora]            Optional Always <- "self_attn.q_a_proj";
@@ -242,22 +243,22 @@ pub(super) const NO_ROPE_SCALING: &[Key] = keys! {
     "rope.scaling.type" Str = "'none'";
 };
 
-/// Attention to both sides.
+/// Bidirectional attention.
 pub(super) const NOT_CAUSAL: &[Key] = keys! {
     "attention.causal" Bool = "false";
 };
 
-/// Whether the tokenizer puts a space before a text.
+/// Whether the tokenizer prepends a space to a text.
 pub(super) const SPACE_PREFIX: &[Key] = keys! {
     "tokenizer.ggml.add_space_prefix" Bool? = "tokenizer_config.add_prefix_space";
 };
 
-/// Width of the experts, where they have one of their own.
+/// Width of the experts, if the configuration has a separate one.
 pub(super) const EXPERT_WIDTH: &[Key] = keys! {
     "expert_feed_forward_length" U32? = "moe_intermediate_size";
 };
 
-/// Embeddings, a layer norm before the output, and the output matrix, which may be that of the embeddings.
+/// Embeddings, a layer norm before the output, and the output matrix, which may be tied to the embeddings.
 pub(super) const BIASED_EMBEDDINGS: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab]   Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]         Required Always + Required <- "norm";
@@ -270,7 +271,7 @@ pub(super) const BIASED_NORMS: &[Row] = rows! {
     "ffn_norm.weight"      [Embd]         Required Always + Required <- "post_attention_layernorm";
 };
 
-/// Embeddings and the last norm as GPT-2 calls them.
+/// Embeddings and the last norm under GPT-2's names.
 pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab]   Required Always <- "wte";
     "position_embd.weight" [Embd Context] Required Always <- "wpe";
@@ -278,7 +279,7 @@ pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
     "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
 };
 
-/// Blocks with biases everywhere, as GPT-2 calls their tensors.
+/// Blocks with biases everywhere, under GPT-2's names.
 pub(super) const GPT2_BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1";
     "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn";
@@ -288,13 +289,14 @@ pub(super) const GPT2_BLOCK: &[Row] = rows! {
     "ffn_down.weight"      [Ff Embd]      Required Always + Required <- "mlp.c_proj";
 };
 
-/// Queries, keys and values of each head behind each other, which llama.cpp wants as all queries, all keys, all values.
+/// Reorders queries, keys and values, which are grouped by head in checkpoints, into all queries, all keys, all values
+/// for llama.cpp.
 pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
 
-/// The masks that checkpoints of GPT-2 and its kin keep with each attention.
+/// The attention masks in checkpoints of GPT-2 and related models.
 pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
 
-/// Attention whose output is as wide as the embeddings and has no bias; queries, keys and values may have one.
+/// Attention whose output is as wide as the embeddings and has no bias; queries, keys and values may have biases.
 pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
     "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
@@ -303,7 +305,7 @@ pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
 };
 
-/// As [`EXPERTS`], in every block; without a key of their own, the experts in use share the width of the feed-forward part.
+/// As [`EXPERTS`], in every block; without a separate key, the used experts share the width of the feed-forward part.
 pub(super) const QWEN_EXPERTS: &[Row] = rows! {
     "ffn_gate_inp.weight"  [Embd Experts]        Required    Always <- "mlp.gate";
     "ffn_down_exps.weight" [UsedFf Embd Experts] Required    Always <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
@@ -324,13 +326,13 @@ pub(super) const EXPERT_WIDTHS: &[Key] = keys! {
     "expert_shared_feed_forward_length" U32? = "shared_expert_intermediate_size";
 };
 
-/// What Gemma has outside its blocks: the embeddings are the output too.
+/// Gemma's tensors outside the blocks; the output is tied to the embeddings.
 pub(super) const GEMMA_OUTSIDE: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]       Required Always <- "norm", Map::Add(1.0);
 };
 
-/// The key-values of Gemma and Gemma 2 (`GemmaModel.set_gguf_parameters`), in place of [`GENERIC`].
+/// The key-values of Gemma and Gemma 2 (`GemmaModel.set_gguf_parameters`), instead of [`GENERIC`].
 pub(super) const GEMMA_KEYS: &[Key] = keys! {
     "context_length" U32 = "max_position_embeddings";
     "embedding_length" U32 = "hidden_size";
@@ -344,7 +346,7 @@ pub(super) const GEMMA_KEYS: &[Key] = keys! {
     "general.file_type" U32 = "file_type";
 };
 
-/// Text gets no space before it.
+/// No space is prepended to a text.
 pub(super) const NO_SPACE_PREFIX: &[Key] = keys! {
     "tokenizer.ggml.add_space_prefix" Bool = "false";
 };
@@ -353,12 +355,13 @@ pub(super) const NO_SPACE_PREFIX: &[Key] = keys! {
 pub(super) const GRANITE_SKIP: &[(&str, &str)] =
     &[("encoder.*", ""), ("*image_*", ""), ("*layerwise_projectors*", ""), ("*spatial_projectors*", "")];
 
-/// Granite has no length of a head (`GraniteModel.set_gguf_parameters`).
+/// Granite ignores the configured head length (`GraniteModel.set_gguf_parameters`).
 pub(super) const GRANITE_FIELDS: &[Key] = keys! {
     let head_dim = "null";
 };
 
-/// The key-values of Granite behind [`GENERIC`]: those of Llama, the scales, and in which blocks features of images come in.
+/// The key-values of Granite after [`GENERIC`]: Llama's key-values, the scales, and the blocks that take image
+/// features.
 pub(super) const GRANITE_KEYS: &[Key] = keys! {
     "vocab_size" U32 = "vocab_size";
     "rope.dimension_count" U32 = "hidden_size // num_attention_heads";
@@ -377,11 +380,11 @@ pub(super) const GRANITE_SHARED: &[Key] = keys! {
     "expert_shared_feed_forward_length" U32? = "shared_intermediate_size or null";
 };
 
-/// Particular tokens of GLM-4.5 and its successors (`_set_vocab_glm` in `conversion/base.py`).
+/// Special tokens of GLM-4.5 and its successors (`_set_vocab_glm` in `conversion/base.py`).
 pub(super) const GLM_TOKENS: &[(&str, &str)] =
     &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
 
-/// The feed-forward part of blocks with the names `w1`, `w2` and `w3`.
+/// The feed-forward part under the names `w1`, `w2` and `w3`.
 pub(super) const GATED_FFN_W: &[Row] = rows! {
     "ffn_gate.weight"      [Embd Ff]    Required Dense <- "feed_forward.w1";
     "ffn_down.weight"      [Ff Embd]    Required Dense <- "feed_forward.w2";

@@ -1,7 +1,7 @@
-//! GroveMoE: Qwen 3 MoE whose experts come in groups, each with a further, smaller expert.
+//! GroveMoE: Qwen 3 MoE with groups of experts, each with an additional, smaller expert.
 //!
-//! Rules: `load_arch_tensors` in `src/models/grovemoe.cpp` of llama.cpp, `GroveMoeModel` in `conversion/grovemoe.py`. The size and
-//! the scale of the groups are those of the published model, whatever the configuration says.
+//! Rules: `load_arch_tensors` in `src/models/grovemoe.cpp` of llama.cpp, `GroveMoeModel` in `conversion/grovemoe.py`.
+//! The size and the scale of the groups are constants of the published model, regardless of the configuration.
 
 use super::prelude::*;
 

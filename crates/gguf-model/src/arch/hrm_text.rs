@@ -1,4 +1,4 @@
-//! HRM-Text: two stacks of blocks without weights in their norms, each run several times.
+//! HRM-Text: two stacks of blocks with weightless norms, each run several times.
 //!
 //! Rules: `load_arch_tensors` in `src/models/hrm-text.cpp` of llama.cpp, `HrmTextModel` in `conversion/hrm_text.py`. The number of blocks
 //! in the file counts every run of a block; the lower stack comes first.

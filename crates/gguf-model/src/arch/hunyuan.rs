@@ -1,4 +1,5 @@
-//! Hunyuan, dense, and the text model of HunyuanOCR: norms of queries and keys; the base of rotary frequencies grows with `alpha`.
+//! Hunyuan, dense, and the text model of HunyuanOCR: query and key norms; the base of rotary frequencies grows with
+//! `alpha`.
 //!
 //! Rules: `load_arch_tensors` in `src/models/hunyuan-vl.cpp` of llama.cpp, which both share; `HunYuanModel` and
 //! `HunyuanVLTextModel` in `conversion/hunyuan.py`, for checkpoints with a `tokenizer.json`.
@@ -33,13 +34,13 @@ const HEAD_NORMS: &[Row] = rows! {
     "attn_k_norm.weight" [HeadK] Required Always <- "self_attn.key_layernorm";
 };
 
-/// A number of experts in these classes is not meant.
+/// A number of experts in configurations of these classes is ignored.
 const PRESETS: &[Key] = keys! {
     let num_experts = "null";
     let rope_type = "rope_all.rope_type";
 };
 
-/// Rotation in sections is also written as dynamic scaling with sections.
+/// Multi-section rotation is also written as dynamic scaling with sections.
 const NORMALIZED: &[Key] = keys! {
     let sections = "rope_all.mrope_section if rope_type == 'dynamic' and rope_all.mrope_section != null
         else rope_all.xdrope_section";

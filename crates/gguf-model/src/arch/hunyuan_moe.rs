@@ -1,7 +1,7 @@
-//! Hunyuan with experts, one of which all tokens share: norms of queries and keys.
+//! Hunyuan with routed experts and a shared expert: query and key norms.
 //!
-//! Rules: `load_arch_tensors` in `src/models/hunyuan-moe.cpp` of llama.cpp, `HunYuanMoEModel` in `conversion/hunyuan.py`, which
-//! refuses what llama.cpp does not compute.
+//! Rules: `load_arch_tensors` in `src/models/hunyuan-moe.cpp` of llama.cpp, `HunYuanMoEModel` in
+//! `conversion/hunyuan.py`, which rejects configurations that llama.cpp does not implement.
 
 use super::prelude::*;
 
@@ -32,8 +32,7 @@ const BLOCK: &[Row] = rows! {
     "ffn_down_shexp.weight" [SharedFf Embd]    Required Always <- "mlp.shared_mlp.down_proj";
 };
 
-/// Lists have one number for each block, which has to be the same in all of them. Rotation with NTK scaling is known for one set of
-/// numbers only.
+/// Lists have one number per block; all must be equal. NTK-scaled rotation is defined for one set of parameters only.
 const KEYS: &[Key] = keys! {
     let widths = "moe_intermediate_size";
     let same = "[one_of(str(n), {'true': 1}) for n in [all([n == widths[0] for n in widths]),
@@ -56,7 +55,7 @@ const KEYS: &[Key] = keys! {
     "context_length" U32? = "262144 if is_dynamic else null";
 };
 
-/// The token that begins a text, which configurations give wrongly.
+/// The correct BOS token; configurations have a wrong one.
 const TOKENIZER: &[Key] = keys! {
     "tokenizer.ggml.bos_token_id" U32 = "127959";
 };

@@ -27,7 +27,7 @@ const KEYS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
 
-/// Blocks without experts are those that have none in the checkpoint.
+/// Blocks without experts are detected by their tensors in the checkpoint.
 const FFN: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]               Optional Always <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]               Optional Always <- "mlp.up_proj";

@@ -1,4 +1,5 @@
-//! InternLM 2: Llama, with queries, keys and values interleaved in one matrix: for each head of keys its queries, the key, the value.
+//! InternLM 2: Llama with interleaved queries, keys and values in one matrix: for each key-value head its query heads,
+//! the key, the value.
 //!
 //! Rules: `load_arch_tensors` in `src/models/internlm2.cpp` of llama.cpp, `InternLM2Model` in `conversion/internlm.py`.
 

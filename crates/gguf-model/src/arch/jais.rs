@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// From the first slope follows the largest bias.
+/// The largest bias is computed from the first slope.
 const ALIBI: &[Key] = keys! {
     let closest = "2 ** int(log2(n_head))";
     "attention.max_alibi_bias" F32 = "-round(log2(slopes[0]) * closest) if slopes else 8.0";

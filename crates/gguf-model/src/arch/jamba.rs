@@ -1,4 +1,4 @@
-//! Jamba: Mamba in most blocks, attention in the others, experts in every second.
+//! Jamba: Mamba in most blocks, attention in the others, experts in every second block.
 //!
 //! Rules: `load_arch_tensors` in `src/models/jamba.cpp` of llama.cpp, `JambaModel` in `conversion/jamba.py`.
 

@@ -1,4 +1,5 @@
-//! Jina BERT 2: BERT with ALiBi in place of positions and a gate in the feed-forward part. Gate and what it gates may be one matrix.
+//! Jina BERT 2: BERT with ALiBi instead of positions, and a gated feed-forward part. Gate and up projections may be
+//! fused.
 //!
 //! Rules: `load_arch_tensors` in `src/models/jina-bert-v2.cpp` of llama.cpp, `JinaBertV2Model` in `conversion/bert.py`.
 
@@ -20,7 +21,7 @@ pub(super) const V2: Architecture = Architecture {
     }],
 };
 
-/// How many kinds of tokens there are.
+/// The number of token types.
 const PIECES: &[Key] = keys! {
     "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if tokenizer_model == 'bert' else null";
 };

@@ -1,8 +1,8 @@
-//! Kimi K3: delta attention in most blocks, gated latent attention in the others, experts that work on a narrow state, and residuals to
-//! earlier blocks that attention weights.
+//! Kimi K3: delta attention in most blocks, gated latent attention in the others, experts with a narrow hidden state,
+//! and attention-weighted residuals from earlier blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/kimi-k3.cpp` of llama.cpp, `KimiK3Model` in `conversion/kimi_k3.py`. Of two vectors that score
-//! residuals, llama.cpp reads the product.
+//! Rules: `load_arch_tensors` in `src/models/kimi-k3.cpp` of llama.cpp, `KimiK3Model` in `conversion/kimi_k3.py`.
+//! llama.cpp reads the product of the two vectors that score residuals.
 
 use super::kimi_linear::{DELTA_ATTENTION, FIELDS, FULL_ATTENTION, LATENT_AND_DELTA_KEYS, ROUTER_W, SHARED_EXPERTS_W};
 use super::prelude::*;
@@ -42,7 +42,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// The token that ends a turn, and the template of the conversation, unless the tokenizer's files have one.
+/// The end-of-turn token, and the chat template unless the tokenizer files have one.
 const TOKENIZER: &[Key] = keys! {
     "tokenizer.ggml.eos_token_id" U32? = "eos_token_id";
     "tokenizer.chat_template" Str? = "null if has_chat_template else template('kimi-k3')";

@@ -1,7 +1,7 @@
-//! Kimi Linear: delta attention in most blocks, latent attention in the others, and experts behind the first blocks.
+//! Kimi Linear: delta attention in most blocks, latent attention in the others, and experts after the first blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/kimi-linear.cpp` of llama.cpp, `KimiLinearModel` in `conversion/kimi_linear.py`. Blocks with
-//! delta attention have no heads of keys and values.
+//! Rules: `load_arch_tensors` in `src/models/kimi-linear.cpp` of llama.cpp, `KimiLinearModel` in
+//! `conversion/kimi_linear.py`. Blocks with delta attention have a key-value head count of 0.
 
 use super::prelude::*;
 
@@ -28,7 +28,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// Keys that both architectures of Kimi with delta attention need.
+/// Keys required by both Kimi architectures with delta attention.
 pub(super) const LATENT_AND_DELTA_KEYS: &[&str] = &[
     keys::ATTENTION_KEY_LENGTH_MLA,
     keys::ATTENTION_VALUE_LENGTH_MLA,
@@ -40,7 +40,7 @@ pub(super) const LATENT_AND_DELTA_KEYS: &[&str] = &[
     keys::EXPERT_GATING_FUNC,
 ];
 
-/// One head of keys and values.
+/// A single key-value head.
 pub(super) const FIELDS: &[Key] = keys! {
     let num_key_value_heads = "1";
 };
@@ -64,7 +64,7 @@ const KEYS: &[Key] = keys! {
     "expert_weights_scale" F32 = "routed_scaling_factor";
 };
 
-/// The parts of delta attention that all models with it have.
+/// The parts common to all models with delta attention.
 pub(super) const DELTA_ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"      []                Optional Recurrent;
     "attn_q.weight"        [Embd KdaInner]   UnlessFused Recurrent <- "self_attn.q_proj | attention.q_proj";
@@ -79,10 +79,10 @@ pub(super) const DELTA_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [KdaInner Embd]   Required Recurrent <- "self_attn.o_proj | attention.o_proj";
 };
 
-/// With or without a dimension of length 1 between.
+/// With or without a middle dimension of length 1.
 const CONVOLUTION: &str = "c 1... k -> 1 c 1 k";
 
-/// Decay and gate by way of a narrow state.
+/// Low-rank projections of decay and gate.
 pub(super) const DELTA_GATES: &[Row] = rows! {
     "ssm_f_a.weight"       [Embd KdaHead]    Required Recurrent <- "self_attn.f_a_proj";
     "ssm_f_b.weight"       [KdaHead KdaInner] Required Recurrent <- "self_attn.f_b_proj";
@@ -108,7 +108,7 @@ pub(super) const FULL_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [MlaV Embd]       Required Attention <- "self_attn.o_proj";
 };
 
-/// Scores of experts, and what is added to them when experts are chosen.
+/// The router, and the bias added to its scores for expert selection.
 pub(super) const ROUTER_W: &[Row] = rows! {
     "ffn_gate_inp.weight"   [Embd Experts]          Required Experts <- "block_sparse_moe.gate";
     "exp_probs_b.bias"      [Experts]               Required Experts <- "block_sparse_moe.gate.e_score_correction.bias";
@@ -120,7 +120,7 @@ const EXPERTS_W: &[Row] = rows! {
     "ffn_up_exps.weight"    [Embd ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w3";
 };
 
-/// Experts that all tokens use.
+/// Shared experts.
 pub(super) const SHARED_EXPERTS_W: &[Row] = rows! {
     "ffn_gate_shexp.weight" [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
     "ffn_up_shexp.weight"   [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.up_proj";

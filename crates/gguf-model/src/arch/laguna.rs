@@ -1,4 +1,4 @@
-//! Laguna: heads of each block of their own, gates behind the attention, experts with a shared one after the first blocks.
+//! Laguna: numbers of heads per block, gates after the attention, routed and shared experts after the first blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/laguna.cpp` of llama.cpp, `LagunaModel` in `conversion/laguna.py`.
 
@@ -31,14 +31,14 @@ const KEYS: &[Key] = keys! {
         else int(head_dim * float(rope_all.sliding_attention.partial_rotary_factor|1.0))";
 };
 
-/// The first of several tokens that end a text, other than the one that begins it, ends a turn.
+/// If there are several EOS tokens, the first that differs from the BOS token is the end-of-turn token.
 const END_OF_TURN: &[Key] = keys! {
     let ends = "eos_token_id if is_list(eos_token_id ?? 0) else []";
     "tokenizer.ggml.eot_token_id" U32? = "null if len(ends) == 0 else ends[0] if ends[0] != bos_token_id
         else ends[1] if len(ends) > 1 else null";
 };
 
-/// The gate has one value for each head, or for each of its elements.
+/// The gate has one value per head, or per element of a head.
 const ROUTER: &[Row] = rows! {
     "attn_gate.weight"      []              Optional Always  <- "self_attn.g_proj";
     "ffn_gate_inp.weight"   [Embd Experts]  Required Experts <- "mlp.gate";

@@ -1,7 +1,8 @@
-//! LFM2: short convolutions in place of attention in most blocks, with or without experts.
+//! LFM2: short convolutions instead of attention in most blocks, with or without experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/lfm2.cpp` of llama.cpp, `LFM2Model`, `LFM2MoeModel` and `LFM25AudioTokenizer` in `conversion/lfm2.py`. The norm before
-//! the output has the name of one behind the embeddings.
+//! Rules: `load_arch_tensors` in `src/models/lfm2.cpp` of llama.cpp, `LFM2Model`, `LFM2MoeModel` and
+//! `LFM25AudioTokenizer` in `conversion/lfm2.py`. The norm before the output is named like a norm after the
+//! embeddings.
 
 use super::prelude::*;
 
@@ -38,13 +39,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// The decoder of LFM2.5 Audio makes sound from the output of the model.
+/// The decoder of LFM2.5 Audio, which generates audio from the model's output.
 const AUDIO_OUTPUT: &[Key] = keys! {
     "attention.sliding_window" U32 = "sliding_window";
     "embedding_length_out" U32 = "output_size";
 };
 
-/// Width of what the layer after the pooling makes.
+/// Output width of the layer after the pooling.
 const DENSE_WIDTH: &[Key] = keys! {
     "embedding_length_out" U32? = "dense_rows";
 };
@@ -70,7 +71,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
     ..ARCHITECTURE
 };
 
-/// Parts that read and write sound.
+/// Audio encoder and decoder.
 const AUDIO: &[(&str, &str)] = &[
     ("*audio*", ""),
     ("*codebook*", ""),
@@ -80,7 +81,7 @@ const AUDIO: &[(&str, &str)] = &[
     ("*depth_linear*", ""),
 ];
 
-/// Only blocks with attention have heads of keys and values.
+/// Blocks without attention have a key-value head count of 0.
 const FIELDS: &[Key] = keys! {
     let num_key_value_heads = "[num_key_value_heads if t != 'conv' else 0 for t in layer_types]";
 };

@@ -1,7 +1,7 @@
-//! LLaDA MoE: a diffusion model with norms of queries and keys, and experts in every block.
+//! LLaDA MoE: a diffusion model with query and key norms, and experts in every block.
 //!
-//! Rules: `load_arch_tensors` in `src/models/llada-moe.cpp` of llama.cpp, `LLaDAMoEModel` in `conversion/llada.py`. The id of the mask
-//! is that of the published model, unless the tokenizer names one.
+//! Rules: `load_arch_tensors` in `src/models/llada-moe.cpp` of llama.cpp, `LLaDAMoEModel` in `conversion/llada.py`.
+//! The id of the mask token defaults to the published model's.
 
 use super::prelude::*;
 

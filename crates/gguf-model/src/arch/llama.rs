@@ -1,9 +1,9 @@
-//! Llama, Mistral, Mixtral, and what shares their tensors: rotary attention, RMS norms, a gated feed-forward part that may have
-//! experts.
+//! Llama, Mistral, Mixtral, and models with the same tensors: rotary attention, RMS norms, a gated feed-forward part,
+//! optional experts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/llama.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`,
-//! `JanusProModel` in `conversion/januspro.py`, `Sarashina2VLTextModel` in `conversion/sarashina2.py`. A sliding window is
-//! not written: llama.cpp's `llama` has none. Of the larger models in the list only the text model is converted.
+//! `JanusProModel` in `conversion/januspro.py`, `Sarashina2VLTextModel` in `conversion/sarashina2.py`. A sliding
+//! window is not written: llama.cpp's `llama` has none. Only the text model of multimodal models is converted.
 
 use super::prelude::*;
 
@@ -53,7 +53,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// Mistral 3, by the tensors of Llama.
+/// Mistral 3, with Llama's tensors.
 pub(super) const MISTRAL3: Architecture = Architecture {
     names: &["mistral3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
@@ -73,7 +73,7 @@ pub(super) const MISTRAL3: Architecture = Architecture {
     ..ARCHITECTURE
 };
 
-/// What Llama's relatives have in common.
+/// Defaults of Llama-like models.
 pub(super) const LLAMA: Checkpoint = Checkpoint {
     rename: &[("text_model.", "")],
     keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
@@ -85,7 +85,7 @@ pub(super) const LLAMA: Checkpoint = Checkpoint {
 /// Whether the configuration is Mistral's `params.json`.
 const MISTRAL_FORMAT: &str = "mistral_params";
 
-/// Mistral's own layout (`MistralModel` in `conversion/mistral.py`).
+/// Mistral's original layout (`MistralModel` in `conversion/mistral.py`).
 const MISTRAL: Checkpoint = Checkpoint { is_raw: true, vocab: Vocab::Mistral, computed: &[], ..LLAMA };
 
 const MISTRAL_KEYS: &[Key] = keys! {
@@ -107,7 +107,7 @@ const MISTRAL_OUTSIDE: &[Row] = rows! {
     "output.weight"     [Embd Vocab] Optional Always <- "output";
 };
 
-/// The same in blocks. Rotated pairs are neighbours, as in llama.cpp.
+/// Mistral's names in blocks. Rotated pairs are adjacent, as in llama.cpp.
 const MISTRAL_BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]    Required    Always <- "attention_norm";
     "ffn_norm.weight"    [Embd]    Required    Always <- "ffn_norm";
@@ -120,7 +120,7 @@ const MISTRAL_BLOCK: &[Row] = rows! {
     "ffn_up.weight"      [Embd Ff] Required    Dense <- "feed_forward.w3";
 };
 
-/// Ministral 3 stretches its positions (`Mistral3Model.Ministral3Model` in `conversion/mistral3.py`).
+/// Rotary scaling of Ministral 3 (`Mistral3Model.Ministral3Model` in `conversion/mistral3.py`).
 const MINISTRAL3: &[Key] = keys! {
     "rope.scaling.yarn_log_multiplier" F32? = "required(rope_all.mscale_all_dim) if model_type == 'ministral3' else null";
     "attention.temperature_scale" F32? = "required(rope_all.llama_4_scaling_beta) if model_type == 'ministral3' else null";
@@ -130,7 +130,7 @@ const VLLAMA3: &[Key] = keys! {
     let num_attention_heads = "num_attention_heads|32";
 };
 
-/// With or without experts, and as Granite has it with a shared one.
+/// With or without experts, or with Granite's shared expert.
 pub(super) const FFN: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]         Required Dense + Optional <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]         Required Dense + Optional <- "mlp.up_proj";

@@ -1,7 +1,9 @@
-//! Llama 4: every n-th block has experts, stacked and transposed in the checkpoint, and a shared one as wide as the others.
+//! Llama 4: every n-th block has experts, stacked and transposed in the checkpoint, and a shared expert of the same
+//! width.
 //!
-//! Rules: `load_arch_tensors` in `src/models/llama4.cpp` of llama.cpp, `Llama4Model` in `conversion/llama.py`. The configuration
-//! calls the width of the experts `intermediate_size` and that of the other blocks `intermediate_size_mlp`.
+//! Rules: `load_arch_tensors` in `src/models/llama4.cpp` of llama.cpp, `Llama4Model` in `conversion/llama.py`. In the
+//! configuration, `intermediate_size` is the width of the experts, and `intermediate_size_mlp` the width in dense
+//! blocks.
 
 use super::llama::LLAMA;
 use super::prelude::*;

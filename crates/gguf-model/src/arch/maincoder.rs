@@ -1,4 +1,4 @@
-//! Maincoder: norms of queries and keys, as in Qwen 3.
+//! Maincoder: query and key norms, as in Qwen 3.
 //!
 //! Rules: `load_arch_tensors` in `src/models/maincoder.cpp` of llama.cpp, `MaincoderModel` in `conversion/maincoder.py`.
 

@@ -1,8 +1,8 @@
-//! Mamba and FalconMamba: a state space in place of attention and feed-forward part.
+//! Mamba and FalconMamba: a state space instead of attention and feed-forward part.
 //!
-//! Rules: `load_arch_tensors` in `src/models/mamba.cpp` of llama.cpp, `MambaModel` in `conversion/mamba.py`, which reads `config.json`
-//! without the defaults of its class. The reference leaves the output matrix out if its values are those of the
-//! embeddings; here it is left out if the configuration says that it is the same.
+//! Rules: `load_arch_tensors` in `src/models/mamba.cpp` of llama.cpp, `MambaModel` in `conversion/mamba.py`, which
+//! reads `config.json` without the defaults of its class. The reference omits the output matrix if it equals the
+//! embeddings; here it is omitted if the configuration ties them.
 
 use super::prelude::*;
 

@@ -1,7 +1,8 @@
-//! Mamba 2: a state space with heads, groups of which share projections.
+//! Mamba 2: a state space with groups of heads that share projections.
 //!
-//! Rules: `load_arch_tensors` in `src/models/mamba2.cpp` of llama.cpp, `Mamba2Model` in `conversion/mamba.py`, which reads `config.json`
-//! without the defaults of its class, and writes the output matrix whether or not it is that of the embeddings.
+//! Rules: `load_arch_tensors` in `src/models/mamba2.cpp` of llama.cpp, `Mamba2Model` in `conversion/mamba.py`, which
+//! reads `config.json` without the defaults of its class, and writes the output matrix even if it is tied to the
+//! embeddings.
 
 use super::prelude::*;
 

@@ -1,7 +1,7 @@
-//! Maple: experts in all blocks, whose gates and inputs are clamped; a sliding window in some of them.
+//! Maple: experts with clamped gates and inputs in all blocks, a sliding window in some blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/maple.cpp` of llama.cpp, `MapleModel` in `conversion/maple.py`. Configurations that
-//! llama.cpp's network does not follow are refused.
+//! Rules: `load_arch_tensors` in `src/models/maple.cpp` of llama.cpp, `MapleModel` in `conversion/maple.py`.
+//! Configurations that llama.cpp does not implement are rejected.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Mellum 2: experts in all blocks, norms of queries and keys, a sliding window in some blocks.
+//! Mellum 2: experts in all blocks, query and key norms, a sliding window in some blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/mellum.cpp` of llama.cpp, `MellumModel` in `conversion/mellum.py`.
 

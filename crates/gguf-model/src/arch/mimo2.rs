@@ -1,4 +1,5 @@
-//! MiMo V2: other numbers of heads in blocks with a window, sinks, and three blocks that predict further tokens.
+//! MiMo V2: different numbers of heads in blocks with a sliding window, attention sinks, and three blocks that predict
+//! further tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/mimo2.cpp` of llama.cpp, `MimoV2Model` in `conversion/mimo.py`.
 
@@ -61,7 +62,7 @@ const BLOCK: &[Row] = rows! {
     "layer_output_norm.weight" [Embd]                  Optional Always <- "final_layernorm";
 };
 
-/// Blocks without experts are those that have none in the checkpoint.
+/// Blocks without experts are detected by their tensors in the checkpoint.
 const FFN: &[Row] = rows! {
     "ffn_gate.weight"          [Embd Ff]               Optional Always <- "mlp.gate_proj";
     "ffn_up.weight"            [Embd Ff]               Optional Always <- "mlp.up_proj";

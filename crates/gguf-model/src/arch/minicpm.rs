@@ -1,7 +1,7 @@
 //! MiniCPM: Llama's tensors, with factors on embeddings, residuals and logits.
 //!
-//! Rules: `load_arch_tensors` in `src/models/minicpm.cpp` of llama.cpp, `MiniCPMModel` in `conversion/minicpm.py`. That converter
-//! moves the rows of the query and key matrices and not their biases, and so does this.
+//! Rules: `load_arch_tensors` in `src/models/minicpm.cpp` of llama.cpp, `MiniCPMModel` in `conversion/minicpm.py`.
+//! That converter permutes the rows of the query and key matrices, but not their biases; this table does the same.
 
 use super::llama::FFN;
 use super::prelude::*;

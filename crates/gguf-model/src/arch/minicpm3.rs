@@ -1,7 +1,7 @@
-//! MiniCPM 3: queries, keys and values by way of a smaller state, with rotated and other elements in each head.
+//! MiniCPM 3: low-rank queries, keys and values, with rotated and unrotated elements in each head.
 //!
-//! Rules: `load_arch_tensors` in `src/models/minicpm3.cpp` of llama.cpp, `MiniCPM3Model` in `conversion/minicpm.py`. The length of
-//! a value has no key: llama.cpp takes the head's share of a hidden state.
+//! Rules: `load_arch_tensors` in `src/models/minicpm3.cpp` of llama.cpp, `MiniCPM3Model` in `conversion/minicpm.py`.
+//! The value length has no key: llama.cpp uses the embedding length divided by the number of heads.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! MiniMax M2: experts in all blocks, chosen with a bias; norms of all queries and of all keys together.
+//! MiniMax M2: experts in all blocks, selected with a bias; query and key norms over all heads.
 //!
 //! Rules: `load_arch_tensors` in `src/models/minimax-m2.cpp` of llama.cpp, `MiniMaxM2Model` in `conversion/minimax.py`.
 

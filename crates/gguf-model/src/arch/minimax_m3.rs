@@ -1,4 +1,4 @@
-//! MiniMax-M3: sparse attention with an indexer, kept in single precision, and norms whose weights are stored less 1.
+//! MiniMax-M3: sparse attention with an indexer, kept in single precision, and norm weights stored minus 1.
 //!
 //! Rules: `load_arch_tensors` in `src/models/minimax-m3.cpp` of llama.cpp, `MiniMaxM3Model` in `conversion/minimax.py`.
 

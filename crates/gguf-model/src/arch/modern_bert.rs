@@ -1,8 +1,8 @@
-//! ModernBERT: an encoder with windows and a gate that shares a matrix with what it gates; the first block has no norm before the
-//! attention. A classifier may be on top.
+//! ModernBERT: an encoder with sliding windows and fused gate and up projections; the first block has no norm before
+//! the attention. A classifier is optional.
 //!
-//! Rules: `load_arch_tensors` in `src/models/modern-bert.cpp` of llama.cpp, `ModernBertModel` in `conversion/bert.py`. The decoder
-//! of masked language models, which the reference refuses, is left out: llama.cpp has no place for it.
+//! Rules: `load_arch_tensors` in `src/models/modern-bert.cpp` of llama.cpp, `ModernBertModel` in `conversion/bert.py`.
+//! The decoder of masked language models, which the reference rejects, is omitted: llama.cpp does not support it.
 
 use super::prelude::*;
 

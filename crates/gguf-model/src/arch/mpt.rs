@@ -1,8 +1,8 @@
-//! MPT: ALiBi in place of positions, queries, keys and values in one matrix that may be clamped, mostly no biases.
+//! MPT: ALiBi instead of positions, fused queries, keys and values with optional clamping, usually no biases.
 //!
-//! Rules: `load_arch_tensors` in `src/models/mpt.cpp` of llama.cpp, `MPTModel` in `conversion/mpt.py`, which does not write the file
-//! type. The class that transformers itself has is the same model under a name that the reference does not know. Without
-//! `tokenizer.json` the vocabulary is that of SEA-LION, whose special tokens no file names.
+//! Rules: `load_arch_tensors` in `src/models/mpt.cpp` of llama.cpp, `MPTModel` in `conversion/mpt.py`, which does not
+//! write the file type. The class in transformers is the same model under a name that the reference does not list.
+//! Without `tokenizer.json`, the vocabulary is SEA-LION's, whose special tokens no file names.
 
 use super::prelude::*;
 

@@ -1,8 +1,8 @@
-//! Muse Glimmer: four norms in a block, a gate behind the attention, norms of queries and keys without weights of their own, and sliding
+//! Muse Glimmer: four norms in a block, a gate after the attention, weightless query and key norms, and sliding
 //! windows in most blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/muse-glimmer.cpp` of llama.cpp, `MuseGlimmerModel` in `conversion/muse_glimmer.py`. The
-//! norm of queries has one scale for all elements, and becomes a vector of it.
+//! Rules: `load_arch_tensors` in `src/models/muse-glimmer.cpp` of llama.cpp, `MuseGlimmerModel` in
+//! `conversion/muse_glimmer.py`. The norm of queries has one scale for all elements, which becomes a constant vector.
 
 use super::prelude::*;
 

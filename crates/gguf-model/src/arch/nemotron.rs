@@ -1,5 +1,5 @@
-//! Nemotron and Minitron: norms with a bias, whose weights are stored less 1; rotary positions in part of each head; a feed-forward
-//! part without a gate.
+//! Nemotron and Minitron: norms with biases and weights stored minus 1; rotary positions in part of each head; a
+//! feed-forward part without a gate.
 //!
 //! Rules: `load_arch_tensors` in `src/models/nemotron.cpp` of llama.cpp, `NemotronModel` in `conversion/nemotron.py`.
 

@@ -1,7 +1,7 @@
 //! Nemotron-H: blocks of one kind each, Mamba 2, attention, or a feed-forward part, with or without experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/nemotron-h.cpp` of llama.cpp, `NemotronHModel` in `conversion/nemotron.py`. The block that
-//! predicts further tokens is two in a checkpoint.
+//! Rules: `load_arch_tensors` in `src/models/nemotron-h.cpp` of llama.cpp, `NemotronHModel` in
+//! `conversion/nemotron.py`. The block that predicts further tokens is stored as two blocks in a checkpoint.
 
 use super::prelude::*;
 
@@ -91,7 +91,7 @@ const FIELDS: &[Key] = keys! {
     let is_ffn = "[blocks[i] in (['E', 'moe'] if num_experts_per_tok else ['-', 'moe']) for i]";
 };
 
-/// The block behind all others has attention and experts.
+/// The last block has attention and experts.
 const NEXT_TOKENS_BLOCK: &[Key] = keys! {
     let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "block_count + (num_nextn_predict_layers or 0)";
@@ -126,7 +126,7 @@ const EXPERT_KEYS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
 
-/// Experts of each block of their own.
+/// Numbers of experts per block.
 const PUZZLE_FIELDS: &[Key] = keys! {
     let own_head_dim = "head_dim|attention_head_dim";
     let num_hidden_layers = "len(block_configs)";

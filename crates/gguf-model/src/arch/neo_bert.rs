@@ -1,5 +1,5 @@
-//! NeoBERT: an encoder with rotary positions, RMS norms before the parts of a block, and a gate that shares a matrix with what it
-//! gates. A classifier may be on top.
+//! NeoBERT: an encoder with rotary positions, RMS norms before the parts of a block, and fused gate and up
+//! projections. A classifier is optional.
 //!
 //! Rules: `load_arch_tensors` in `src/models/neo-bert.cpp` of llama.cpp, `NeoBert` in `conversion/bert.py`.
 
@@ -22,7 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// The names of the classes. Without defaults of transformers they are sorted as texts.
+/// The names of the classes. Unless they are the defaults of transformers, they are sorted as strings.
 const LABELS: &[Key] = keys! {
     let labels = "by_name(id2label ?? {})";
     "classifier.output_labels" Str? = "labels";

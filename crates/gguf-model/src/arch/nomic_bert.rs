@@ -1,7 +1,7 @@
-//! Nomic BERT: BERT with rotary positions, and a gate in the feed-forward part; or with experts without a gate in every second block.
+//! Nomic BERT: BERT with rotary positions, and a gated feed-forward part, or ungated experts in every second block.
 //!
-//! Rules: `load_arch_tensors` in `src/models/nomic-bert.cpp` and `nomic-bert-moe.cpp` of llama.cpp, `NomicBertModel` in
-//! `conversion/bert.py`, which refuses what llama.cpp does not compute.
+//! Rules: `load_arch_tensors` in `src/models/nomic-bert.cpp` and `nomic-bert-moe.cpp` of llama.cpp, `NomicBertModel`
+//! in `conversion/bert.py`, which rejects configurations that llama.cpp does not implement.
 
 use super::bert::BERT;
 use super::prelude::*;
@@ -39,12 +39,12 @@ const CHECKPOINT: Checkpoint = Checkpoint {
     ..BERT
 };
 
-/// How many kinds of tokens there are; the key of a Unigram vocabulary stands among its own.
+/// The number of token types; for a Unigram vocabulary, the tokenizer writes this key.
 const WORD_PIECE_TYPES: &[Key] = keys! {
     "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if tokenizer_model == 'bert' else null";
 };
 
-/// What llama.cpp computes, with biases nowhere or everywhere.
+/// The configurations that llama.cpp implements, with biases nowhere or everywhere.
 const DENSE: &[Key] = keys! {
     let checked = "one_of(activation_function, {'swiglu': 1})";
     let checked = "one_of(str(qkv_proj_bias), {'false': 1}) + one_of(str(mlp_fc1_bias), {'false': 1})
@@ -57,7 +57,7 @@ const SPARSE: &[Key] = keys! {
         + one_of(str(mlp_fc2_bias), {'true': 1})";
 };
 
-/// As many positions as the model was trained with.
+/// The number of positions in training.
 const POSITIONS: &[Key] = keys! {
     let checked = "one_of(str(causal), {'false': 1}) + one_of(str(prenorm), {'false': 1})
         + one_of(str(rotary_emb_interleaved), {'false': 1}) + one_of(str(float(rotary_emb_fraction)), {'1.0': 1})";
@@ -93,7 +93,7 @@ const GATED: &[Row] = rows! {
     "ffn_down.weight"          [Ff Embd]         Required    Always + Optional <- "mlp.fc2";
 };
 
-/// The matrices of all experts of a block lie behind each other.
+/// The matrices of all experts of a block are concatenated.
 const EXPERTS_AND_OTHERS: &[Row] = rows! {
     "ffn_gate_inp.weight"      [Embd Experts]    Required Experts <- "mlp.router.layer";
     "ffn_up_exps.weight"       [Embd Ff Experts] Required Experts <- "mlp.experts.mlp.w1" : "(x f) e -> x f e";

@@ -1,7 +1,7 @@
 //! OLMo: norms without weights; queries, keys and values may be clamped.
 //!
-//! Rules: `load_arch_tensors` in `src/models/olmo.cpp` of llama.cpp, `OlmoModel` in `conversion/olmo.py`. That converter moves
-//! the rows of the query and key matrices and not their biases, and so does this.
+//! Rules: `load_arch_tensors` in `src/models/olmo.cpp` of llama.cpp, `OlmoModel` in `conversion/olmo.py`. That
+//! converter permutes the rows of the query and key matrices, but not their biases; this table does the same.
 
 use super::prelude::*;
 

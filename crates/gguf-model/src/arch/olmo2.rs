@@ -1,5 +1,5 @@
-//! OLMo 2 and 3: norms behind attention and the feed-forward part in place of before them, and norms of all queries and of all
-//! keys together. OLMo 3 has a sliding window in some blocks.
+//! OLMo 2 and 3: norms after, not before, attention and the feed-forward part, and query and key norms over all heads.
+//! OLMo 3 has a sliding window in some blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/olmo2.cpp` of llama.cpp, `Olmo2Model` in `conversion/olmo.py`.
 

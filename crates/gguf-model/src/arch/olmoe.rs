@@ -1,4 +1,4 @@
-//! OLMoE: experts in all blocks; norms of all queries and of all keys together.
+//! OLMoE: experts in all blocks; query and key norms over all heads.
 //!
 //! Rules: `load_arch_tensors` in `src/models/olmoe.cpp` of llama.cpp, `OlmoeModel` in `conversion/olmo.py`.
 

@@ -1,7 +1,7 @@
-//! OpenELM: numbers of heads and widths that grow from block to block; the embeddings are the output too.
+//! OpenELM: numbers of heads and widths that grow from block to block; tied embeddings.
 //!
-//! Rules: `load_arch_tensors` in `src/models/openelm.cpp` of llama.cpp, `OpenELMModel` in `conversion/openelm.py`. Without
-//! `tokenizer.model` the reference takes Llama 2's vocabulary from its own sources; here the file is asked for.
+//! Rules: `load_arch_tensors` in `src/models/openelm.cpp` of llama.cpp, `OpenELMModel` in `conversion/openelm.py`.
+//! Without `tokenizer.model` the reference uses the Llama 2 vocabulary of its source tree; here the file is required.
 
 use super::prelude::*;
 

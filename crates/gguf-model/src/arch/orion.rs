@@ -1,4 +1,4 @@
-//! Orion: Llama with layer norms, whose epsilon the configuration calls that of RMS norms.
+//! Orion: Llama with layer norms; the configuration names their epsilon `rms_norm_eps`.
 //!
 //! Rules: `load_arch_tensors` in `src/models/orion.cpp` of llama.cpp, `OrionModel` in `conversion/orion.py`.
 

@@ -1,7 +1,7 @@
-//! Phi 1, 1.5 and 2: attention and feed-forward part side by side behind one norm, rotary positions for part of each head.
+//! Phi 1, 1.5 and 2: parallel attention and feed-forward part after one norm, rotary positions for part of each head.
 //!
-//! Rules: `load_arch_tensors` in `src/models/phi2.cpp` of llama.cpp, `Phi2Model` in `conversion/phi.py`, which writes that no token
-//! stands before the text among the parameters.
+//! Rules: `load_arch_tensors` in `src/models/phi2.cpp` of llama.cpp, `Phi2Model` in `conversion/phi.py`, which writes
+//! `add_bos_token` = false among the hyperparameters.
 
 use super::prelude::*;
 

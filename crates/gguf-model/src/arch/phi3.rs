@@ -1,5 +1,5 @@
-//! Phi-3 and the dense Phi-4: queries, keys and values in one matrix, the gate and what it gates in another; two lists of divisors
-//! of the rotary frequencies, for short and long texts.
+//! Phi-3 and the dense Phi-4: fused queries, keys and values, fused gate and up projections; two lists of divisors of
+//! the rotary frequencies, for short and long texts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/phi3.cpp` of llama.cpp, `Phi3MiniModel` in `conversion/phi.py`.
 
@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint { classes: &["Phi3ForCausalLM", "Phi4ForCausalLMV"], ..CHECKPOINT }],
 };
 
-/// What Phi-3.5-MoE shares.
+/// Defaults shared with Phi-3.5-MoE.
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     skip: &[("mm_projector.*", "")],
     early_keys: &[ATTENTION_FACTOR],
@@ -39,7 +39,7 @@ const BLOCK: &[Row] = rows! {
     "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
 };
 
-/// What the results of attention are multiplied with where texts are longer than those of the first training.
+/// The attention factor for texts longer than the original context.
 const ATTENTION_FACTOR: &[Key] = keys! {
     let original = "required(rope_all.original_max_position_embeddings)";
     let stretch = "required(n_positions|max_position_embeddings) / original";

@@ -1,8 +1,9 @@
-//! PLaMo 1: attention and feed-forward part side by side behind one norm. Neighbouring heads of queries use different heads of
-//! keys in a checkpoint, the same in llama.cpp.
+//! PLaMo 1: parallel attention and feed-forward part after one norm. Adjacent query heads use different key-value
+//! heads in checkpoints and the same one in llama.cpp.
 //!
-//! Rules: `load_arch_tensors` in `src/models/plamo.cpp` of llama.cpp, `PlamoModel` in `conversion/plamo.py`. The number of heads of keys
-//! that the configuration gives is wrong; the reference has the one of the only published size.
+//! Rules: `load_arch_tensors` in `src/models/plamo.cpp` of llama.cpp, `PlamoModel` in `conversion/plamo.py`. The
+//! number of key-value heads in the configuration is wrong; the reference hard-codes the number of the only published
+//! size.
 
 use super::prelude::*;
 

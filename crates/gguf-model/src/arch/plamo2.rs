@@ -1,4 +1,4 @@
-//! PLaMo 2: blocks with a state space and blocks with attention take turns; norms before and behind each part.
+//! PLaMo 2: alternating blocks with a state space and with attention; norms before and after each part.
 //!
 //! Rules: `load_arch_tensors` in `src/models/plamo2.cpp` of llama.cpp, `Plamo2Model` in `conversion/plamo.py`.
 
@@ -29,14 +29,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// What PLaMo 2 and 3 have outside their blocks. Norms are kept as differences from 1.
+/// Tensors of PLaMo 2 and 3 outside the blocks. Norm weights are stored as offsets from 1.
 pub(super) const PLAMO_EMBEDDINGS: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab]       Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]             Required Always <- "norm", Map::Add(1.0);
     "output.weight"        [Embd Vocab]       Optional Always <- "lm_head";
 };
 
-/// Norms and feed-forward parts of PLaMo 2 and 3. Norms are kept as differences from 1, those behind a part from 1/5 and 5^-1.5.
+/// Norms and feed-forward parts of PLaMo 2 and 3. Norm weights are stored as offsets: from 1 before a part, from 1/5
+/// and 5^-1.5 after it.
 pub(super) const PLAMO_NORMS_AND_FFN: &[Row] = rows! {
     "attn_norm.weight"     [Embd]             Required Always <- "pre_mixer_norm", Map::Add(1.0);
     "post_attention_norm"  [Embd]             Required Always <- "post_mixer_norm", Map::Add(0.2);

@@ -1,4 +1,4 @@
-//! PLaMo 3: attention in every block, with windows in most; norms before and behind each part.
+//! PLaMo 3: attention in every block, sliding windows in most blocks; norms before and after each part.
 //!
 //! Rules: `load_arch_tensors` in `src/models/plamo3.cpp` of llama.cpp, `Plamo3Model` in `conversion/plamo.py`.
 
@@ -26,7 +26,7 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight" [HeadsV Embd] Required Always <- "mixer.o_proj";
 };
 
-/// Stretched rotation, which the configuration specifies in separate fields.
+/// Rotary scaling, which the configuration specifies in separate fields.
 const STRETCHED: &[Key] = keys! {
     let is_stretched = "(rope_scaling_factor|1) != 1 and not 'rope_type' in rope_all";
     let rope = "{'rope_type': 'yarn', 'factor': float(rope_scaling_factor), 'rope_theta': rope.rope_theta,

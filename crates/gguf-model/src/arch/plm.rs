@@ -1,8 +1,7 @@
-//! PLM: keys and values by way of a smaller state, as in MiniCPM 3; a feed-forward part without a gate; the embeddings are the
-//! output too.
+//! PLM: low-rank keys and values, as in MiniCPM 3; a feed-forward part without a gate; tied embeddings.
 //!
-//! Rules: `load_arch_tensors` in `src/models/plm.cpp` of llama.cpp, `PLMModel` in `conversion/plm.py`. A copy of the embeddings
-//! as output matrix, which some checkpoints carry, is left out: llama.cpp has no place for it.
+//! Rules: `load_arch_tensors` in `src/models/plm.cpp` of llama.cpp, `PLMModel` in `conversion/plm.py`. A copy of the
+//! embeddings as output matrix, which some checkpoints carry, is omitted: llama.cpp does not support it.
 
 use super::prelude::*;
 

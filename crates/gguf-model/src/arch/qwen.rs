@@ -1,4 +1,4 @@
-//! Qwen 1: one matrix for queries, keys and values, and half of the stated width in gate and up of the feed-forward part.
+//! Qwen 1: fused queries, keys and values; gate and up projections have half of the configured feed-forward width.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen.cpp` of llama.cpp, `QwenModel` in `conversion/qwen.py`.
 

@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// The text part of the model with vision.
+/// The text part of the vision-language model.
 pub(super) const WITH_VISION: Architecture = Architecture {
     names: &["qwen2vl"],
     required: &[TRANSFORMER_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],

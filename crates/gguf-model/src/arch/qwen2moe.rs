@@ -1,7 +1,7 @@
-//! Qwen 1.5 MoE and Qwen 2 MoE: experts, and a shared one behind a gate, in every block.
+//! Qwen 1.5 MoE and Qwen 2 MoE: experts and a gated shared expert in every block.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen2moe.cpp` of llama.cpp, `Qwen2MoeModel` in `conversion/qwen.py`. Blocks without
-//! experts (`mlp_only_layers`) have no place in llama.cpp.
+//! Rules: `load_arch_tensors` in `src/models/qwen2moe.cpp` of llama.cpp, `Qwen2MoeModel` in `conversion/qwen.py`.
+//! Blocks without experts (`mlp_only_layers`) are not supported by llama.cpp.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: norms of queries and keys; also as rerankers.
+//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: query and key norms; including rerankers.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` and `qwen3vl.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`,
 //! `Qwen3VLTextModel` in `conversion/qwen3vl.py`, `Step3VLTextModel` in `conversion/step3.py`.
@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// The text part of the model with vision.
+/// The text part of the vision-language model.
 pub(super) const WITH_VISION: Architecture = Architecture {
     names: &["qwen3vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
@@ -48,20 +48,20 @@ pub(super) const NO_DEEPSTACK: &[Key] = keys! {
     "n_deepstack_layers" U32 = "0";
 };
 
-/// The template of Qwen 3 ASR is replaced by this one.
+/// The chat template that replaces Qwen 3 ASR's.
 const CHAT: &[Key] = keys! {
     "tokenizer.chat_template" Str = "\"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' \
 + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\"";
 };
 
-/// The end of a message begins and ends a text.
+/// The end-of-message token is both BOS and EOS.
 pub(super) const END_OF_MESSAGE: &[Key] = keys! {
     let end_of_message = "token_id(tokenizer_config.added_tokens_decoder ?? {}, '<|im_end|>')";
     "tokenizer.ggml.bos_token_id" U32? = "end_of_message";
     "tokenizer.ggml.eos_token_id" U32? = "end_of_message";
 };
 
-/// A reranker keeps two rows of the matrix that makes tokens: those of its answers. Tied embeddings are that matrix too.
+/// A reranker keeps two rows of the output matrix, or of the tied embeddings: those of its answers.
 const ANSWERING: &[(&str, &str, &str)] = &[
     ("lm_head.weight", "answers.weight", "rerank and not tie_word_embeddings"),
     ("embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
@@ -74,7 +74,7 @@ const ANSWERS: &[Row] = rows! {
     "token_embd.weight"  [Embd Vocab] Optional Always <- "tied_answers";
 };
 
-/// Keys of a reranker. The template asks for the judgment of one document.
+/// Keys of a reranker. The template asks for a judgment of one document.
 const RERANK: &[Key] = keys! {
     "pooling_type" U32? = "4 if rerank else null";
     "classifier.output_labels" Str? = "['yes', 'no'] if rerank else null";

@@ -1,7 +1,7 @@
-//! Qwen 3 MoE, and RND1, a diffusion model made of it: norms of queries and keys, experts in every block.
+//! Qwen 3 MoE, and RND1, a diffusion model derived from it: query and key norms, experts in every block.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen3moe.cpp` and `rnd1.cpp` of llama.cpp, `Qwen3MoeModel` and `RND1Model` in
-//! `conversion/qwen.py`. Blocks without experts (`mlp_only_layers`) have no place in llama.cpp.
+//! Rules: `load_arch_tensors` in `src/models/qwen3moe.cpp` and `rnd1.cpp` of llama.cpp, `Qwen3MoeModel` and
+//! `RND1Model` in `conversion/qwen.py`. Blocks without experts (`mlp_only_layers`) are not supported by llama.cpp.
 
 use super::prelude::*;
 

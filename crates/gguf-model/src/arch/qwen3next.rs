@@ -1,9 +1,9 @@
 //! Qwen3-Next and Qwen 3.5: linear attention in three of four blocks, gated attention in the fourth, and a block that predicts further
 //! tokens.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen3next.cpp`, `qwen35.cpp` and `qwen35moe.cpp` of llama.cpp, `Qwen3NextModel` and
-//! `_LinearAttentionVReorderBase` in `conversion/qwen.py`. Heads of values are grouped by their head of keys in a checkpoint; in llama.cpp's
-//! Qwen 3.5 the first of all groups come first.
+//! Rules: `load_arch_tensors` in `src/models/qwen3next.cpp`, `qwen35.cpp` and `qwen35moe.cpp` of llama.cpp,
+//! `Qwen3NextModel` and `_LinearAttentionVReorderBase` in `conversion/qwen.py`. Checkpoints group value heads by their
+//! key head; llama.cpp's Qwen 3.5 stores the first value head of every group first, then the second of every group.
 
 use super::prelude::*;
 
@@ -87,7 +87,7 @@ const QWEN_NEXT: Checkpoint = Checkpoint {
 
 const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS];
 
-/// Where the configuration does not say how many blocks predict further tokens, the names of tensors do.
+/// If the configuration lacks the number of blocks that predict further tokens, it is derived from tensor names.
 const FIELDS: &[Key] = keys! {
     let block_count = "num_hidden_layers + (0 if next_tokens == 'left_out' else mtp_num_hidden_layers or appended_blocks)";
 };
@@ -106,7 +106,7 @@ pub(super) const KEYS: &[Key] = keys! {
         = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.25))";
 };
 
-/// Qwen 3.5 has sections of rotary positions even where the configuration does not list them.
+/// Qwen 3.5 has rotary sections even if the configuration does not list them.
 pub(super) const SECTIONS: &[Key] = keys! {
     "rope.dimension_sections" I32? = "[11, 11, 10, 0] if linear_num_value_heads and rope_all.mrope_section == null
         and model_type != 'qwen3_next' else null";
@@ -123,7 +123,7 @@ const NORMS_PLUS_ONE: &[Row] = rows! {
     "post_attention_norm.weight" [Embd]                Required Always <- "post_attention_layernorm", Map::Add(1.0);
 };
 
-/// Attention whose output has a gate, and the norm of linear attention.
+/// Attention with a gated output, and the norm of linear attention.
 pub(super) const BLOCK: &[Row] = rows! {
     "attn_qkv.weight"            [Embd GatedQkv]       Optional Attention + Optional;
     "attn_q.weight"              [Embd GatedQ]         UnlessFused Attention + Optional <- "self_attn.q_proj";
@@ -135,7 +135,7 @@ pub(super) const BLOCK: &[Row] = rows! {
     "ssm_norm.weight"            [SsmHeadV]            Required Recurrent <- "linear_attn.norm";
 };
 
-/// Queries, keys, values and gates of each head of keys in one matrix.
+/// Fused queries, keys, values and gates, grouped by key head.
 const ONE_MATRIX: &[Row] = rows! {
     "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkvz"
         : "(SsmGroups g) ... -> (SsmGroups g[:SsmState]) ... + (SsmGroups g[SsmState:SsmState+SsmState]) ...
@@ -149,7 +149,7 @@ const ONE_MATRIX: &[Row] = rows! {
     "ssm_out.weight"             [SsmInner Embd]       Required Recurrent <- "linear_attn.out_proj";
 };
 
-/// Matrices of their own, with the heads of values in another order.
+/// Separate matrices, with the value heads reordered.
 pub(super) const APART: &[Row] = rows! {
     "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkv"
         : "r[:SsmQk] ... -> r ... & (SsmQk: SsmGroups r SsmHeadV) ... -> (r SsmGroups SsmHeadV) ...";
@@ -165,7 +165,7 @@ pub(super) const APART: &[Row] = rows! {
         : "e (SsmGroups r SsmHeadV) -> e (r SsmGroups SsmHeadV)";
 };
 
-/// The first head of each group, then the second of each.
+/// Reorders heads: the first head of every group, then the second of every group.
 const HEADS: &str = "(SsmGroups r) ... -> (r SsmGroups) ...";
 
 const NEXT_TOKENS_PLUS_ONE: &[Row] = rows! {

@@ -1,4 +1,4 @@
-//! The text part of Qwen 3 VL MoE: Qwen 3 MoE, but where the experts are in one tensor, its rows are inputs.
+//! The text part of Qwen 3 VL MoE: Qwen 3 MoE; if the experts are stacked in one tensor, they are transposed.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen3vlmoe.cpp` of llama.cpp, `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
 

@@ -1,5 +1,5 @@
-//! Qwen 3.8 Flash Next: the linear attention of Qwen 3.5, hyper-connections in place of norms, sparse attention with an indexer, and n-gram
-//! embeddings in one block.
+//! Qwen 3.8 Flash Next: the linear attention of Qwen 3.5, hyper-connections instead of norms, sparse attention with an
+//! indexer, and n-gram embeddings in one block.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen4exp.cpp` of llama.cpp, `Qwen4ExpTextModel` in `conversion/qwen4exp.py`.
 
@@ -71,8 +71,8 @@ const OUTSIDE: &[Row] = rows! {
         <- "ple_embedding.ngram_embedding.shard_{+split_ngram_parts}";
 };
 
-/// Hyper-connections before the attention and before the experts: a norm of all streams, a gate of low rank, and what each stream takes of
-/// the result.
+/// Hyper-connections before the attention and before the experts: a norm of all streams, a low-rank gate, and the
+/// share of the result that each stream receives.
 const STREAMS: &[Row] = rows! {
     "hc_attn_norm.weight"         [HyperEmbd]               Required Always <- "attn_hyper_connection.hc_norm", Map::Add(1.0);
     "hc_attn_down.weight"         [HyperEmbd HyperRank]     Required Always <- "attn_hyper_connection.input_mix_weight_down";
@@ -84,7 +84,7 @@ const STREAMS: &[Row] = rows! {
     "hc_ffn_inject.weight"        [HyperEmbd Hyper]         Required Always <- "mlp_hyper_connection.block_inject_weight";
 };
 
-/// Queries and keys of the indexer come in one matrix.
+/// The indexer's queries and keys are fused.
 const INDEXER: &[Row] = rows! {
     "indexer.q_proj.weight"       [Embd IndexerQ]           Required Attention <- "self_attn.indexer.index_qk_proj" : "r[:IndexerQ] ... -> r ...";
     "indexer.k_proj.weight"       [Embd IndexerKey]         Required Attention <- "self_attn.indexer.index_qk_proj" : "r[IndexerQ:] ... -> r ...";
@@ -92,7 +92,7 @@ const INDEXER: &[Row] = rows! {
     "indexer.k_norm.weight"       [IndexerKey]              Required Attention <- "self_attn.indexer.k_layernorm", Map::Add(1.0);
 };
 
-/// How n-gram embeddings are mixed in.
+/// The layers that mix in n-gram embeddings.
 const NGRAMS: &[Row] = rows! {
     "ple_key.weight"              [Embd HyperEmbd]          Required NGramBlock <- "ple.key_proj";
     "ple_value.weight"            [Embd Embd]               Required NGramBlock <- "ple.value_proj";

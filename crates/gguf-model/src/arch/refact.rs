@@ -1,4 +1,4 @@
-//! Refact: ALiBi in place of positions, RMS norms, one head of keys, and a gate and a way up that checkpoints keep in one matrix.
+//! Refact: ALiBi instead of positions, RMS norms, one key-value head, and fused gate and up projections.
 //!
 //! Rules: `load_arch_tensors` in `src/models/refact.cpp` of llama.cpp, `RefactModel` in `conversion/refact.py`. llama.cpp loads the
 //! architecture as it does Llama, experts included.

@@ -1,7 +1,7 @@
-//! RWKV 4: a recurrence over time and one over channels in place of attention and feed-forward part.
+//! RWKV 4: time mixing and channel mixing instead of attention and feed-forward part.
 //!
-//! Neither llama.cpp nor its converter knows it. Keys are those of the GGUF specification, names those that llama.cpp has for the same
-//! parts of RWKV 6; values are those of the checkpoint, without the halving that some programs do for half precision.
+//! Neither llama.cpp nor its converter supports it. Keys follow the GGUF specification, tensor names llama.cpp's RWKV
+//! 6. Values are those of the checkpoint, without the halving that some programs apply for half precision.
 
 use super::prelude::*;
 

@@ -1,5 +1,5 @@
-//! RWKV 6: a recurrence over time and one over channels in place of attention and feed-forward part; and the same recurrence over time
-//! in the blocks of Qwen 2.
+//! RWKV 6: time mixing and channel mixing instead of attention and feed-forward part; and the same time mixing in the
+//! blocks of Qwen 2.
 //!
 //! Rules: `load_arch_tensors` in `src/models/rwkv6.cpp` and `rwkv6qwen2.cpp` of llama.cpp, `Rwkv6Model` and `RWKV6Qwen2Model` in
 //! `conversion/rwkv.py`.
@@ -83,10 +83,10 @@ const QWEN_OUTSIDE: &[Row] = rows! {
     "output.weight"                  [Embd Vocab]         Required Always <- "lm_head";
 };
 
-/// A vector, which checkpoints keep with further dimensions.
+/// A vector, which has additional dimensions of length 1 in checkpoints.
 const VECTOR: &str = "1... e -> e";
 
-/// A vector as one of several.
+/// A vector as one of several that are stacked.
 const ONE_OF: &str = "1... e -> 1 1 1 e";
 
 const BLOCK: &[Row] = rows! {
@@ -113,7 +113,7 @@ const BLOCK: &[Row] = rows! {
     "channel_mix_key.weight"         [Embd Ff]            Required Always <- "feed_forward.key";
     "channel_mix_value.weight"       [Ff Embd]            Required Always <- "feed_forward.value";
     "channel_mix_receptance.weight"  [Embd Embd]          Required Always <- "feed_forward.receptance";
-    // One by one, as older files have them.
+    // Separate tensors, as in older files.
     "time_mix_lerp_w.weight"         [Embd]               Optional Always;
     "time_mix_lerp_k.weight"         [Embd]               Optional Always;
     "time_mix_lerp_v.weight"         [Embd]               Optional Always;
@@ -121,7 +121,7 @@ const BLOCK: &[Row] = rows! {
     "time_mix_lerp_g.weight"         [Embd]               Optional Always;
 };
 
-/// The five projections are in another order than in RWKV 6: receptance, key, value, decay, gate.
+/// The order of the five projections differs from RWKV 6: receptance, key, value, decay, gate.
 const QWEN_BLOCK: &[Row] = rows! {
     "time_mix_lerp_x.weight"         [Embd]               Required Always <- "self_attn.time_maa_x" : VECTOR;
     "time_mix_lerp_fused.weight"     [Embd One One Five]  Required Always

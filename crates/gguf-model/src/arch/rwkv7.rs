@@ -1,9 +1,10 @@
-//! RWKV 7: a recurrence over time with learning rates in context, and one over channels; and the same recurrence over time in the blocks
-//! of Qwen 2 (ARWKV).
+//! RWKV 7: time mixing with in-context learning rates, and channel mixing; and the same time mixing in the blocks of
+//! Qwen 2 (ARWKV).
 //!
-//! Rules: `load_arch_tensors` in `src/models/rwkv7.cpp` and `arwkv7.cpp` of llama.cpp, `Rwkv7Model` and `ARwkv7Model` in
-//! `conversion/rwkv.py`. Projections of low rank are matrices of their own or modules, whose matrices are the other way round. The
-//! first block has no value residual; llama.cpp wants one there that it does not use, and gets that of the learning rate.
+//! Rules: `load_arch_tensors` in `src/models/rwkv7.cpp` and `arwkv7.cpp` of llama.cpp, `Rwkv7Model` and `ARwkv7Model`
+//! in `conversion/rwkv.py`. Low-rank projections are plain matrices, or modules whose matrices are transposed. The
+//! first block has no value residual; llama.cpp requires the tensors but ignores them, so they are copies of those of
+//! the learning rate.
 
 use super::prelude::*;
 
@@ -50,7 +51,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
         ("feed_forward_norm", "ln2"),
         ("g_norm", "ln_x"),
     ],
-    // What some checkpoints have of a value residual in the first block, which is not used.
+    // Some checkpoints have an unused value residual in the first block.
     skip: &[
         ("layers.0.attention.v0", ""),
         ("layers.0.attention.v1", ""),
@@ -60,7 +61,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::TEXT
 };
 
-/// Ranks follow from the width where the configuration is silent (`Rwkv7Model.calc_lora_rank`).
+/// By default, ranks are computed from the width (`Rwkv7Model.calc_lora_rank`).
 const KEYS: &[Key] = keys! {
     let by_root = "max(1, round(hidden_size ** 0.5 * 1.8 / 32)) * 32";
     "context_length" U32 = "1048576";
@@ -111,13 +112,13 @@ const CHANNELS: &[Row] = rows! {
     "channel_mix_value.weight"       [Ff Embd]           Required Always <- "feed_forward.value";
 };
 
-/// A vector, which checkpoints keep with further dimensions.
+/// A vector, which has additional dimensions of length 1 in checkpoints.
 const VECTOR: &str = "1... e -> e";
 
-/// A vector as one of several.
+/// A vector as one of several that are stacked.
 const ONE_OF: &str = "1... e -> 1 1 1 e";
 
-/// A matrix that is multiplied from the other side.
+/// A transposed matrix.
 const TRANSPOSED: &str = "i o -> o i";
 
 const TIME: &[Row] = rows! {

@@ -1,4 +1,4 @@
-//! Seed-OSS: the norm before the feed-forward part is called one behind the attention.
+//! Seed-OSS: the norm before the feed-forward part is named as a norm after the attention.
 //!
 //! Rules: `load_arch_tensors` in `src/models/seed-oss.cpp` of llama.cpp, `SeedOssModel` in `conversion/olmo.py`.
 

@@ -1,4 +1,5 @@
-//! SmallThinker: experts in every block, whose router looks at the input of the attention; a window in some blocks.
+//! SmallThinker: experts in every block, with a router that reads the input of the attention; sliding windows in some
+//! blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/smallthinker.cpp` of llama.cpp, `SmallThinkerModel` in `conversion/smallthinker.py`.
 

@@ -1,4 +1,4 @@
-//! SmolLM 3: Llama, in which llama.cpp leaves every fourth block without rotary positions.
+//! SmolLM 3: Llama; in llama.cpp, every fourth block has no rotary positions.
 //!
 //! Rules: `load_arch_tensors` in `src/models/smollm3.cpp` of llama.cpp, `SmolLM3Model` in `conversion/llama.py`.
 

@@ -1,7 +1,7 @@
-//! Spark X2.5: queries, keys and values in one matrix, a gate on the output of each head, a window in some blocks.
+//! Spark X2.5: fused queries, keys and values, a gate on the output of each head, sliding windows in some blocks.
 //!
-//! Rules: `load_arch_tensors` in `src/models/spark2-5.cpp` of llama.cpp, `Spark2_5Model` in `conversion/spark2_5.py`. Other kinds of
-//! gates and activations are refused.
+//! Rules: `load_arch_tensors` in `src/models/spark2-5.cpp` of llama.cpp, `Spark2_5Model` in `conversion/spark2_5.py`.
+//! Other kinds of gates and activations are rejected.
 
 use super::prelude::*;
 

@@ -1,8 +1,8 @@
-//! StableLM: layer norms, rotary positions for part of each head; StableLM 2 12B has attention and feed-forward part side by
-//! side, and a norm of the queries and keys of each head.
+//! StableLM: layer norms, rotary positions for part of each head; StableLM 2 12B has parallel attention and
+//! feed-forward part, and query and key norms of each head.
 //!
-//! Rules: `load_arch_tensors` in `src/models/stablelm.cpp` of llama.cpp, `StableLMModel` in `conversion/stablelm.py`. The norms of the
-//! heads are stacked, which the reference means to do and fails at.
+//! Rules: `load_arch_tensors` in `src/models/stablelm.cpp` of llama.cpp, `StableLMModel` in `conversion/stablelm.py`.
+//! The norms of the heads are stacked, which the reference intends but fails to do.
 
 use super::prelude::*;
 

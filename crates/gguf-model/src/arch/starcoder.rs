@@ -1,7 +1,7 @@
-//! StarCoder 1 and SantaCoder: GPT-2 with one head of keys.
+//! StarCoder 1 and SantaCoder: GPT-2 with one key-value head.
 //!
-//! Rules: `load_arch_tensors` in `src/models/starcoder.cpp` of llama.cpp, `StarCoderModel` in `conversion/starcoder.py`. Masks that older
-//! checkpoints have are left out.
+//! Rules: `load_arch_tensors` in `src/models/starcoder.cpp` of llama.cpp, `StarCoderModel` in
+//! `conversion/starcoder.py`. Masks that older checkpoints have are omitted.
 
 use super::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Step 3.5: other numbers of heads in blocks with a window, gates behind the attention, experts that are stacked in the checkpoint.
+//! Step 3.5: different numbers of heads in blocks with a sliding window, gates after the attention, experts stacked in
+//! the checkpoint.
 //!
 //! Rules: `load_arch_tensors` in `src/models/step35.cpp` of llama.cpp, `Step35Model` in `conversion/step3.py`.
 
@@ -23,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// A list of bases is that for full attention and that for blocks with a window.
+/// A list of rotary bases holds the base for full attention, then the base for sliding-window blocks.
 const FIELDS: &[Key] = keys! {
     let bases = "rope_theta if is_list(rope_theta ?? 0) else null";
     let rope = "rope if bases == null else with(rope, 'rope_theta', float(bases[0]))";
@@ -71,7 +72,7 @@ const BLOCK: &[Row] = rows! {
     "attn_gate.weight"      [Embd Heads]            Optional Always <- "self_attn.g_proj";
 };
 
-/// Blocks without experts are those that have none in the checkpoint.
+/// Blocks without experts are detected by their tensors in the checkpoint.
 const EXPERTS_OF_BLOCKS: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]               Optional Always <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]               Optional Always <- "mlp.up_proj";

@@ -34,7 +34,7 @@ pub(super) const ENCODER: Architecture = Architecture {
 const CHECKPOINT: Checkpoint = Checkpoint {
     roots: &[],
     layers: &["encoder.block.{}.", "decoder.block.{}."],
-    // Encoder and decoder share the embeddings, which checkpoints have under one of these names or several.
+    // Encoder and decoder share the embeddings; checkpoints have them under one or several of these names.
     first_of: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
     vocab: Vocab::T5,
     ..Checkpoint::TEXT

@@ -1,4 +1,4 @@
-//! Talkie: gains in place of norms, rotary positions that turn the other way, and embeddings that every block sees.
+//! Talkie: gains instead of norms, rotation in the opposite direction, and embeddings that are input to every block.
 //!
 //! Rules: `load_arch_tensors` in `src/models/talkie.cpp` of llama.cpp, `TalkieModel` in `conversion/talkie.py`.
 
@@ -23,7 +23,7 @@ const LOGITS: &[Key] = keys! {
     "logit_scale" F32? = "lm_head_gain[0] if lm_head_gain != null else null";
 };
 
-/// The smallest step of single precision at 1, which torch's norm adds unless told otherwise.
+/// The single-precision machine epsilon, the default epsilon of torch's norm.
 const KEYS: &[Key] = keys! {
     "attention.layer_norm_rms_epsilon" F32 = "2.0 ** -23";
 };
@@ -33,7 +33,7 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"             [Embd Vocab] Required Always <- "lm_head";
 };
 
-/// The second half of each head changes its sign.
+/// Negates the second half of each head.
 const TURNED: Map = Map::ScaleRowsBy("[[head_dim // 2, 1.0], [head_dim - head_dim // 2, -1.0]]");
 
 const BLOCK: &[Row] = rows! {

@@ -1,5 +1,5 @@
-//! Encoders of images and sound, and the layers that bring what they give out into the space of the language model's embeddings. Each is a
-//! file of the architecture `clip`; the projector's type, a key, says which of these tables is meant.
+//! Image and audio encoders with their projectors, which map the output to the language model's embeddings. Each is a
+//! file of the architecture `clip`; the key for the projector type selects the table.
 //!
 //! Rules: the subclasses of `MmprojModel` in `conversion/` of llama.cpp, `clip_model_loader` in `tools/mtmd/clip.cpp`.
 
@@ -14,7 +14,7 @@ mod qwen;
 mod siglip;
 mod whisper;
 
-/// What a file of this folder is written with.
+/// Common imports of the files in this folder.
 mod prelude {
     pub(super) use super::super::prelude::*;
     pub(super) use super::{GATED_BLOCK, HEAD, PIXELS, TOWER, VISION};
@@ -22,7 +22,7 @@ mod prelude {
 
 use super::prelude::*;
 
-/// All towers. Adding one is a table and a line.
+/// All towers. A new tower needs a table and a line here.
 #[rustfmt::skip]
 pub const TOWERS: &[Architecture] = &[
     cogvlm::COGVLM,
@@ -53,16 +53,16 @@ pub const TOWERS: &[Architecture] = &[
     whisper::VOXTRAL,
 ];
 
-/// What all have in common.
+/// Defaults of all towers.
 const TOWER: Checkpoint = Checkpoint { name: "clip", sizes: "clip.vision", vocab: Vocab::Bpe, ..Checkpoint::TEXT };
 
-/// Keys of every file.
+/// Keys of all towers.
 const HEAD: &[Key] = keys! {
     let projection_dim = "text_config.hidden_size|hidden_size|text_config.n_embd|n_embd";
     "general.file_type" U32 = "file_type";
 };
 
-/// Keys of an encoder of images (`MmprojModel.set_gguf_parameters`).
+/// Keys of an image encoder (`MmprojModel.set_gguf_parameters`).
 const VISION: &[Key] = keys! {
     let block_count = "vision_config.n_layers|vision_config.num_hidden_layers|vision_config.n_layer|vision_config.num_layers|\
                        vision_config.depth|vision_config.layers|vision_config.encoder_layers|vision_config.vt_num_hidden_layers";
@@ -79,13 +79,13 @@ const VISION: &[Key] = keys! {
     "clip.vision.image_std" F32 = "preprocessor.image_std";
 };
 
-/// The smallest and the largest image, from the preprocessor.
+/// The minimum and maximum image size, from the preprocessor.
 const PIXELS: &[Key] = keys! {
     "clip.vision.image_min_pixels" U32 = "int(preprocessor.min_pixels)";
     "clip.vision.image_max_pixels" U32 = "int(preprocessor.max_pixels)";
 };
 
-/// Blocks with queries, keys and values in one matrix, and a gated feed-forward part whose width no key tells.
+/// Blocks with fused queries, keys and values, and a gated feed-forward part without a key for its width.
 const GATED_BLOCK: &[Row] = rows! {
     "v.blk.{}.attn_out.weight"    [Embd Embd] Required Always + Optional <- "attn.proj";
     "v.blk.{}.attn_qkv.weight"    []          Required Always + Optional <- "attn.qkv";

@@ -1,10 +1,10 @@
-//! What llama.cpp needs to load models of architectures whose tensors are not listed.
+//! The keys that llama.cpp requires of architectures without a table.
 
 use gguf_format::keys;
 
 use super::groups::*;
 
-/// The keys of an architecture that is not listed; see [`Architecture::required`](super::Architecture::required).
+/// The keys of an architecture without a table; see [`Architecture::required`](super::Architecture::required).
 pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
     match name {
         "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],

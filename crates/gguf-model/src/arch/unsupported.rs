@@ -1,4 +1,4 @@
-//! Classes of language models that the reference converter supports and this one does not.
+//! Classes of language models that the reference converter supports but this project does not.
 
 /// The name of each class in `config.json`, and the reason. Classes in [`ARCHITECTURES`](super::ARCHITECTURES) take precedence.
 pub const UNSUPPORTED: &[(&str, &str)] = &[

@@ -1,4 +1,4 @@
-//! WavTokenizer: the decoder that turns codes of sound into frames of a spectrum: a network of convolutions with one block of attention
+//! WavTokenizer: the decoder from audio codes to spectral frames: a convolutional network with one attention block
 //! (PosNet), then ConvNeXt blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/wavtokenizer-dec.cpp` of llama.cpp, `WavTokenizerDecModel` in

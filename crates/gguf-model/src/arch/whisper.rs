@@ -1,8 +1,9 @@
-//! Whisper: an encoder that reads sound behind two convolutions, and a decoder that attends to what the encoder makes of it.
+//! Whisper: an audio encoder with two convolutions at its input, and a decoder with cross-attention to the encoder's
+//! output.
 //!
-//! Neither llama.cpp nor its converter knows it. Keys are those of the GGUF specification, which leaves the width of the feed-forward
-//! parts to the shapes of their matrices. It has no names for such tensors: those of encoder and decoder are llama.cpp's for T5,
-//! those of the convolutions are made like them. The output matrix is that of the embeddings.
+//! Neither llama.cpp nor its converter supports it. Keys follow the GGUF specification, which has no key for the width
+//! of the feed-forward parts; matrix shapes determine it. The specification does not name the tensors: encoder and
+//! decoder use llama.cpp's names for T5, and the convolutions similar names. The output is tied to the embeddings.
 
 use super::prelude::*;
 

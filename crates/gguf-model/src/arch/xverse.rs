@@ -1,8 +1,8 @@
 //! XVERSE: Llama's blocks, with a different kind of tokenizer.
 //!
-//! Rules: `load_arch_tensors` in `src/models/xverse.cpp` of llama.cpp, `XverseModel` in `conversion/xverse.py`. Where there are fewer
-//! heads of keys than of queries, which no published model has, the reference permutes keys by the quotient of the two numbers;
-//! here by heads of keys, as in Llama.
+//! Rules: `load_arch_tensors` in `src/models/xverse.cpp` of llama.cpp, `XverseModel` in `conversion/xverse.py`. Where
+//! there are fewer key-value heads than query heads, which no published model has, the reference permutes keys by the
+//! quotient of the two numbers; this table permutes them by key-value heads, as in Llama.
 
 use super::prelude::*;
 

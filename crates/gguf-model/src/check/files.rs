@@ -1,4 +1,4 @@
-//! The rules for what a file says about itself as a whole: types, shards and its name.
+//! The rules for file types, shards and file names.
 
 use gguf_format::check::{At, Report, repeats, shown};
 use gguf_format::keys::{self, FileType};
@@ -11,10 +11,10 @@ use crate::naming;
 use super::rules::*;
 use super::{Kind, Model, shard_count};
 
-/// Custom mixtures may contain little of the type that names them; a share below one in this number is an error.
+/// Custom mixtures may contain little of their nominal type; a share below 1 / `SMALL_SHARE` is an error.
 const SMALL_SHARE: u64 = 20;
 
-/// The version of the quantized blocks (`GGML_QNT_VERSION` in `ggml.h`).
+/// The current version of the quantization formats (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANT_VERSION_NOW: u64 = 2;
 
 pub(super) fn check(model: &Model<'_>, file_name: Option<&str>, report: &mut Report) {
@@ -25,11 +25,11 @@ pub(super) fn check(model: &Model<'_>, file_name: Option<&str>, report: &mut Rep
     }
 }
 
-/// Tensors that are stored in a type of their own in many mixtures.
+/// Tensors that many mixtures store in a different type.
 const ASIDE: &[&str] = &["token_embd.weight", "per_layer_token_embd.weight", "output.weight"];
 
-/// Elements by type, of the tensors that a file type decides about: matrices, whose rows are whole blocks of that type.
-/// Others are stored in another type because they have to be (`tensor_type_fallback` in `llama-quant.cpp`).
+/// Elements per type, over the tensors that the file type applies to: matrices whose rows are whole blocks of that
+/// type. Other tensors fall back to another type (`tensor_type_fallback` in `llama-quant.cpp`).
 fn elements_by_type(model: &Model<'_>, decided: GgmlType) -> Vec<(GgmlType, u64)> {
     let block = decided.info().map_or(1, |info| u64::from(info.block_len));
     let mut types: Vec<(GgmlType, u64)> = Vec::new();
@@ -85,7 +85,7 @@ fn types(model: &Model<'_>, report: &mut Report) {
     if let Some((ty, n)) = largest
         && *ty != info.tensor_type
         && !types.iter().any(|(ty, own)| *ty == info.tensor_type && own.saturating_mul(SMALL_SHARE) >= all)
-        // Without experts, such a file has none of its type, and is Q8_0 in fact.
+        // Without experts, such a file has no MXFP4 tensors and consists of Q8_0.
         && !(info.tensor_type == GgmlType::MXFP4 && *ty == GgmlType::Q8_0)
     {
         let share = (*n as f64 / all.max(1) as f64 * 100.0).round();
@@ -113,7 +113,7 @@ fn split(model: &Model<'_>, report: &mut Report) {
         return;
     }
     for problem in shard::problems(&all) {
-        // What merging with gguf-split leaves behind counts the tensors of the shards there were.
+        // After a merge with gguf-split, `split.tensors.count` is a leftover of the former shards.
         if !matches!(problem, ShardProblem::WrongTensorsCount { .. }) || count > 0 {
             report.add(&SPLIT_KEYS, At::File, format_args!("{problem}"));
         }
@@ -173,7 +173,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
         }
     }
     let problems = name::problems(file_name);
-    // The name that files get which are written without one follows llama.cpp's converter, and is nobody's mistake.
+    // The default file name follows llama.cpp's converter and is not an error.
     let stem =
         ShardName::parse(file_name).map_or_else(|| file_name.to_owned(), |shard| format!("{}.gguf", shard.prefix));
     let is_usual = || naming::new_name("", model.shards).file_name == stem;

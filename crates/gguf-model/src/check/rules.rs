@@ -1,4 +1,4 @@
-//! The table of the rules for models. A new rule is a row here and the lines that apply it.
+//! The table of rules for models. A new rule needs a row here and the code that applies it.
 
 gguf_format::rules! {
     /// Every rule that [`model`](super::model) applies.

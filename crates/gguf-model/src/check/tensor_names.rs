@@ -1,14 +1,14 @@
-//! The names that llama.cpp gives to the tensors of text models, without suffix: `LLM_TENSOR_NAMES` in `llama-arch.cpp` and
-//! `TENSOR_NAMES` in gguf-py's `constants.py`. `{}` stands for a number.
+//! llama.cpp's tensor names for text models, without suffix: `LLM_TENSOR_NAMES` in `llama-arch.cpp` and `TENSOR_NAMES`
+//! in gguf-py's `constants.py`. `{}` stands for a number.
 
 use crate::arch::Stack;
 
-/// A table of words, each on its own, in byte order.
+/// A list of string literals in byte order.
 macro_rules! words {
     ($($word:literal)*) => { &[$($word),*] };
 }
 
-/// What may follow a name. Scales belong to tensors of types that have one for the whole tensor.
+/// Suffixes of names. Scales belong to tensors of types with a per-tensor scale.
 const SUFFIXES: &[&str] = words! { ".weight" ".bias" ".scale" ".input_scale" };
 
 /// Names outside the blocks.
@@ -22,7 +22,7 @@ const OUTSIDE: &[&str] = words! {
     "token_embd_norm" "token_types"
 };
 
-/// Names behind `blk.N.`.
+/// Names after `blk.N.`.
 const BLOCK: &[&str] = words! {
     "altup_correct_coef" "altup_correct_scale" "altup_predict_coef" "altup_router" "altup_router_norm"
     "attn_compressor_ape" "attn_compressor_gate" "attn_compressor_kv" "attn_compressor_norm" "attn_conv_base"
@@ -53,18 +53,18 @@ const BLOCK: &[&str] = words! {
     "time_mix_w0" "time_mix_w1" "time_mix_w2" "vis_attn_output" "vis_attn_qkv" "vis_down" "vis_gate" "vis_up"
 };
 
-/// Names behind `enc.blk.N.`.
+/// Names after `enc.blk.N.`.
 const ENCODER: &[&str] = words! {
     "attn_k" "attn_norm" "attn_o" "attn_q" "attn_rel_b" "attn_v" "ffn_down" "ffn_gate" "ffn_norm" "ffn_up"
 };
 
-/// Names behind `dec.blk.N.`.
+/// Names after `dec.blk.N.`.
 const DECODER: &[&str] = words! {
     "attn_k" "attn_norm" "attn_o" "attn_q" "attn_rel_b" "attn_v" "cross_attn_k" "cross_attn_norm" "cross_attn_o"
     "cross_attn_q" "cross_attn_rel_b" "cross_attn_v" "ffn_down" "ffn_gate" "ffn_norm" "ffn_up"
 };
 
-/// Names behind `convnext.N.`.
+/// Names after `convnext.N.`.
 const CONVNEXT: &[&str] = words! { "dw" "gamma" "norm" "pw1" "pw2" };
 
 /// Names of other numbered parts of WavTokenizer.
@@ -73,16 +73,16 @@ const OTHER: &[&str] = words! {
     "posnet.{}.conv2" "posnet.{}.norm" "posnet.{}.norm1" "posnet.{}.norm2"
 };
 
-/// A name taken apart.
+/// The parts of a tensor name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
-    /// Which run of blocks it belongs to, and the number of the block.
+    /// The run of blocks, and the number of the block.
     pub(super) block: Option<(Stack, u64)>,
-    /// What follows the number of the block, or all of the name; with its suffix.
+    /// The remainder after the number of the block, or the whole name outside the blocks; includes the suffix.
     pub(super) rest: &'a str,
 }
 
-/// Takes a tensor name apart. A number that is written in an unusual way (`blk.01.`) or does not fit is not a number.
+/// Splits a tensor name. Non-canonical numbers (`blk.01.`) and numbers that overflow are not recognized.
 pub(super) fn parts(name: &str) -> Parts<'_> {
     let block = Stack::ALL.into_iter().find_map(|stack| {
         let (digits, rest) = name.strip_prefix(stack.prefix())?.split_once('.')?;
@@ -95,7 +95,7 @@ pub(super) fn parts(name: &str) -> Parts<'_> {
     }
 }
 
-/// Whether llama.cpp has a tensor of that name.
+/// Whether llama.cpp knows a tensor with this name.
 pub(super) fn is_known(name: Parts<'_>) -> bool {
     let rest = name.rest;
     let stem = SUFFIXES.iter().find_map(|suffix| rest.strip_suffix(suffix)).unwrap_or(rest);
@@ -104,12 +104,12 @@ pub(super) fn is_known(name: Parts<'_>) -> bool {
         Some((Stack::Encoder, _)) => ENCODER,
         Some((Stack::Decoder, _)) => DECODER,
         Some((Stack::ConvNext, _)) => CONVNEXT,
-        // Not in a language model.
+        // Language models have no such blocks.
         Some((Stack::Vision | Stack::DeepStack | Stack::Audio, _)) => &[],
         None if OTHER.iter().any(|other| matches_template(other, stem)) => return true,
         None => OUTSIDE,
     };
-    // One expert of many, as files of early mixtures of experts have it: `ffn_gate.3`.
+    // Early mixture-of-experts files have one tensor per expert: `ffn_gate.3`.
     let stem = match stem.rsplit_once('.') {
         Some((before, number)) if is_number(number) && matches!(before, "ffn_gate" | "ffn_down" | "ffn_up") => before,
         _ => stem,

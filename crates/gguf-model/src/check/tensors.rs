@@ -1,4 +1,4 @@
-//! The rules for tensors: names, blocks, shapes, and what has to be there.
+//! The rules for tensors: names, blocks, shapes, and required tensors.
 
 use gguf_format::check::{At, Report};
 use gguf_format::{Dims, TensorInfoRef};
@@ -18,7 +18,7 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Which tensors were seen: of the family outside the blocks and in each block, and of each stack which blocks.
+/// The tensors of the family found outside the blocks and in each block, and the blocks found of each stack.
 struct Seen {
     outside: u128,
     rows: Vec<u128>,
@@ -68,7 +68,7 @@ struct Family {
     block: Vec<Tensor>,
 }
 
-/// The tensor of this name, and its number. Of several rows with one name, the first that applies is used.
+/// The tensor with this name, and its index. If several rows have the name, the first applicable one is used.
 fn tensor_of<'t>(
     tensors: &'t [Tensor],
     stack: Stack,
@@ -93,7 +93,7 @@ fn in_family(
         None => (family.outside.as_slice(), Stack::Only, 0),
         Some((stack, i)) => (family.block.as_slice(), stack, i),
     };
-    // Scales of whole tensors go with the weights they belong to (`create_tensor` in `llama-model.cpp`).
+    // Per-tensor scales accompany their weights (`create_tensor` in `llama-model.cpp`).
     let scale = name.rest.strip_suffix(".scale").or_else(|| name.rest.strip_suffix(".input_scale"));
     if scale.is_some_and(|stem| rows.iter().any(|tensor| tensor.row.own_name().strip_suffix(".weight") == Some(stem))) {
         return;
@@ -140,7 +140,7 @@ fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report:
     }
 }
 
-/// A shape as text, cut after as many dimensions as there should be.
+/// A shape as text, truncated to the expected number of dimensions.
 fn shape(dims: Dims<'_>) -> String {
     let n = dims.len();
     let mut text: Vec<String> = dims.take(6).map(|n| n.to_string()).collect();
@@ -150,20 +150,21 @@ fn shape(dims: Dims<'_>) -> String {
     format!("[{}]", text.join(", "))
 }
 
-/// Blocks without any tensor. Models of the `deci` family leave out all of a block where it does nothing.
+/// Reports blocks without tensors. `deci` models omit all tensors of a block that does nothing.
 fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, report: &mut Report) {
     if model.arch == "deci" {
         return;
     }
     for stack in Stack::ALL {
         let Some(marks) = seen.blocks.get(stack as usize) else { continue };
-        // Not every architecture has every stack.
+        // Skip stacks that the architecture does not have.
         let is_known = family.is_some_and(|family| family.block.iter().any(|tensor| tensor.row.stack() == stack));
         if marks.is_empty() && !is_known {
             continue;
         }
         let count = model.hparams.blocks_of(stack).unwrap_or(0).min(MAX_BLOCKS);
-        // A file may have only the blocks that predict further tokens (`mtp_only` in llama.cpp's `load_arch_tensors`).
+        // A file may contain only the blocks that predict further tokens (`mtp_only` in llama.cpp's
+        // `load_arch_tensors`).
         let n_main = count.saturating_sub(model.hparams.nextn);
         let (main, next) = marks.split_at(marks.len().min(usize::try_from(n_main).unwrap_or(usize::MAX)));
         let first = if next.contains(&true) && !main.contains(&true) { n_main } else { 0 };
@@ -178,7 +179,7 @@ fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, repor
     }
 }
 
-/// Tensors that a family requires. A block without any tensor is one finding, not one for each tensor.
+/// Reports missing required tensors. A block without any tensor is reported once, not once per tensor.
 fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report) {
     let h = &model.hparams;
     let mut need = |tensors: &[Tensor], marks: u128, block: Option<usize>| {
@@ -237,8 +238,8 @@ fn imatrix(model: &Model<'_>, report: &mut Report) {
     pairs(model, [".in_sum2", ".counts"], report, |_, _, _| {});
 }
 
-/// Finds the tensors whose names differ in their suffix only. Sorted by name, both of a pair stand next to each other
-/// unless one of them is missing.
+/// Pairs the tensors whose names differ only in their suffix. Sorted by name, the two of a pair are adjacent unless
+/// one is missing.
 fn pairs<'g>(
     model: &Model<'g>,
     suffixes: [&str; 2],
@@ -249,7 +250,7 @@ fn pairs<'g>(
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let name = t.name.as_bytes();
         let half = suffixes.iter().enumerate().find_map(|(i, suffix)| Some((name.strip_suffix(suffix.as_bytes())?, i)));
-        // Adapters may bring new embeddings, which have no counterpart.
+        // New embeddings in an adapter have no counterpart.
         if let Some((stem, i)) = half {
             halves.push((stem, i, t));
         }

@@ -51,7 +51,7 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
             report.add(&TOKENIZER_UTF8, kv, format_args!("token {i} is not UTF-8: {}", shown(token)));
         }
     }
-    // llama.cpp gives tokens without text a name of their own, so those may repeat.
+    // llama.cpp gives empty tokens a unique name, so they may repeat.
     repeats(strings().zip(0..).filter(|(token, _)| !token.as_bytes().is_empty()), |r| {
         let text = shown(r.text);
         report.add(&TOKENIZER_DUPLICATE, kv, format_args!("token {} duplicates token {}: {text}", r.again, r.first));
@@ -91,7 +91,7 @@ fn special_ids(model: &Model<'_>, n: u64, report: &mut Report) {
         if let Some(id) = kv.value.as_integer()
             && (id < 0 || id >= i128::from(n))
         {
-            // Writers put -1 where there is no such token.
+            // Writers use -1 for "no such token".
             let none = id == -1 || id == i128::from(u32::MAX);
             if !none {
                 report.add(&TOKENIZER_ID, kv, format_args!("{} is {id}, but there are {n} tokens", row.pattern));
@@ -100,8 +100,7 @@ fn special_ids(model: &Model<'_>, n: u64, report: &mut Report) {
     }
 }
 
-/// The hashes of all tokens, sorted, with a table of where each leading byte pair starts: 8 bytes a token, and a look-up
-/// touches few of them.
+/// The sorted hashes of all tokens, with an index by leading bits: 8 bytes per token, and a lookup reads few of them.
 struct Hashes {
     sorted: Vec<u64>,
     starts: Vec<u32>,
@@ -113,7 +112,7 @@ impl Hashes {
         let mut sorted: Vec<u64> = texts.map(hash).collect();
         sorted.sort_unstable();
         let n = u32::try_from(sorted.len()).ok()?;
-        // About one bucket for two texts.
+        // About one bucket per two strings.
         let bits = n.checked_ilog2()?.max(1);
         let shift = 64 - bits;
         let mut starts = vec![0u32; (1usize << bits) + 1];
@@ -138,7 +137,7 @@ impl Hashes {
     }
 }
 
-/// Each merge is two tokens with a space between; tokens have spaces only in front.
+/// A merge is two tokens separated by a space; tokens contain spaces only at the start.
 fn merges(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
     let Some((kv, merges)) = array(model, keys::TOKENIZER_GGML_MERGES) else { return };
     let (Some(strings), Some(merges)) = (tokens.strings(), merges.strings()) else { return };
@@ -174,7 +173,7 @@ fn pre_tokenizer(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// What no template of a chat needs and what attacks on renderers are made of.
+/// Text that no chat template needs and that attacks on template renderers use.
 const SUSPICIOUS: &[&str] = &[
     "__class__",
     "__mro__",

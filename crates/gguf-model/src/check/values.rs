@@ -8,7 +8,8 @@ use super::rules::*;
 use super::{Kind, Model};
 use crate::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
 
-/// Unknown keys for which a likely meaning is looked for; it takes long, and files may have any number of keys.
+/// The number of unknown keys for which a similar known key is searched. The search is slow, and files may have any
+/// number of keys.
 const GUESSES: u32 = 64;
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
@@ -29,11 +30,11 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     choices(model, report);
 }
 
-/// Whether a key is known, and its value of the right type.
+/// Checks that a key is known and that its value has the right type.
 fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report) {
-    // What is not text, the format's rules judge.
+    // The rules of the format cover keys that are not text.
     let Ok(key) = kv.key.to_str() else { return };
-    // Without an architecture of its own, a shard or an imatrix has no keys of one.
+    // A shard or an imatrix without an architecture has no architecture keys.
     let arch = Some(model.arch).filter(|a| !a.is_empty());
     let Some(row) = keys::lookup(key, arch) else {
         unknown(model, kv, key, guesses, report);
@@ -43,7 +44,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report
         ValueRef::Array(a) => ValueKind::Array(a.elem_type()),
         value => ValueKind::Scalar(value.value_type()),
     };
-    // An empty array has no elements of a wrong type, and writers give it any.
+    // The element type of an empty array is irrelevant, and writers choose it arbitrarily.
     let is_empty = matches!(kv.value, ValueRef::Array(a) if a.len() == 0);
     let rule = match row.fit(found) {
         Fit::Exact => None,
@@ -76,10 +77,9 @@ fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, guesses: &mut u32, repo
         return;
     }
     let (first, _) = key.split_once('.').unwrap_or((key, ""));
-    // Keys under other names are their writer's own.
+    // Keys with other prefixes are private to their writer.
     let ours = first == model.arch || ["general", "tokenizer", "split", "adapter", "imatrix"].contains(&first);
-    // A key that is there already is not what this one was meant to be; and keys of the network under another name than
-    // that of the architecture are not ours to correct.
+    // Do not suggest a key that the file already has, or a hyperparameter key of another architecture.
     let meant = match guesses.checked_sub(1) {
         Some(left) => {
             *guesses = left;
@@ -182,7 +182,7 @@ fn ranges(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Whether blocks have attention, and then heads.
+/// Checks the numbers of heads.
 fn heads(model: &Model<'_>, report: &mut Report) {
     let Some(kv) = model.kv(keys::ATTENTION_HEAD_COUNT) else { return };
     let h = &model.hparams;
@@ -228,7 +228,7 @@ fn heads(model: &Model<'_>, report: &mut Report) {
 fn rope(model: &Model<'_>, report: &mut Report) {
     let h = &model.hparams;
     let (Some(kv), Some(rot), Some(head)) = (model.kv(keys::ROPE_DIMENSION_COUNT), h.rot, h.head_k) else { return };
-    // `llama_model_base::load_hparams` insists on it for these.
+    // `llama_model_base::load_hparams` requires it for these architectures.
     let strict = ["llama", "llama-embed", "deci", "falcon"].contains(&model.arch);
     if strict && rot != head && model.is_network() && h.heads.and_then(|heads| heads.get(0)).is_some_and(|n| n > 0) {
         report.add(&VALUE_ROPE_LLAMA, kv, format_args!("{rot} rotary dimensions, but a head has {head}"));
@@ -246,7 +246,7 @@ fn experts(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Arrays that have one element for each block.
+/// Checks arrays with one element per block.
 fn lengths(model: &Model<'_>, report: &mut Report) {
     let Some(blocks) = model.hparams.blocks else { return };
     let per_block =
@@ -261,7 +261,7 @@ fn lengths(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Values that are one of a few.
+/// Checks values from a fixed set of choices.
 fn choices(model: &Model<'_>, report: &mut Report) {
     let texts: [(&str, &[&[&str]]); 4] = [
         (keys::GENERAL_TYPE, &[keys::GENERAL_TYPES, &["vocab"]]),
@@ -271,7 +271,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
     ];
     for (pattern, known) in texts {
         let Some(kv) = model.kv(pattern) else { continue };
-        // Other tokenizers than byte pairs do not look at the way to split the text.
+        // Only BPE tokenizers use the pre-tokenizer.
         let unread = pattern == keys::TOKENIZER_GGML_PRE && model.get(keys::TOKENIZER_GGML_MODEL) != Some("gpt2");
         let Ok(text) = kv.value.get::<&str>() else { continue };
         if !unread && !known.iter().any(|list| list.contains(&text)) {
@@ -282,7 +282,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
     let numbers = [(keys::POOLING_TYPE, keys::POOLING_TYPES), (keys::EXPERT_GATING_FUNC, keys::EXPERT_GATING_FUNCS)];
     for (pattern, known) in numbers {
         let Some(kv) = model.kv(pattern) else { continue };
-        // -1 stands for "not said" where pooling is meant.
+        // For the pooling type, -1 means "unspecified".
         if let Some(n) = kv.value.as_integer()
             && n != -1
             && usize::try_from(n).map_or(true, |n| n >= known.len())

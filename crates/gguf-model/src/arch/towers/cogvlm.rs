@@ -1,4 +1,5 @@
-//! CogVLM's encoder: norms behind attention and the feed-forward part, a gated projector, and embeddings around an image.
+//! CogVLM's encoder: norms after attention and the feed-forward part, a gated projector, and embeddings before and
+//! after an image.
 
 use super::prelude::*;
 

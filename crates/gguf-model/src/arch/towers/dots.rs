@@ -1,4 +1,4 @@
-//! dots.ocr: RMS norms, a norm behind the blocks, images of any size.
+//! dots.ocr: RMS norms, a norm after the blocks, images of any size.
 
 use super::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Hunyuan's encoder, as of HunyuanOCR: convolutions after the blocks, and embeddings around an image and between its rows.
+//! Hunyuan's encoder (HunyuanOCR): convolutions after the blocks, and embeddings before, after and between the rows of
+//! an image.
 
 use super::prelude::*;
 
@@ -29,7 +30,7 @@ const KEYS: &[Key] = keys! {
     "clip.vision.spatial_merge_size" U32 = "vision_config.spatial_merge_size|2";
 };
 
-// The first position is that of the class, which is not used.
+// The first position belongs to the class token, which is not used.
 const OUTSIDE: &[Row] = rows! {
     "v.patch_embd.weight"    []     Required Always + Required <- "embeddings.patch_embedding";
     "v.position_embd.weight" []     Required Always <- "embeddings.position_embedding" : "p[1:] e -> p e";

@@ -1,4 +1,4 @@
-//! InternVL: queries, keys and values in one matrix, which is split, and scales behind attention and the feed-forward part.
+//! InternVL: fused queries, keys and values, which are split, and scales after attention and the feed-forward part.
 
 use super::prelude::*;
 
@@ -23,7 +23,7 @@ pub(super) const INTERNVL: Architecture = Architecture {
     }],
 };
 
-/// Sizes that are lists count by their first element.
+/// If a size is a list, its first element is used.
 const SIZES: &[Key] = keys! {
     let image_size = "vision_config.image_size[0] if is_list(vision_config.image_size) else vision_config.image_size";
     let patch_size = "vision_config.patch_size[0] if is_list(vision_config.patch_size) else vision_config.patch_size";

@@ -1,4 +1,4 @@
-//! MoonViT, the encoder of Kimi-VL: learned positions on a grid besides rotary ones.
+//! MoonViT, the encoder of Kimi-VL: learned positions on a grid in addition to rotary positions.
 
 use super::prelude::*;
 
@@ -17,7 +17,7 @@ pub(super) const KIMIVL: Architecture = Architecture {
     }],
 };
 
-/// Images have any size; this is that of the grid of positions.
+/// Images have any size; this is the size of the position grid.
 const SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', 896)";
 };

@@ -1,4 +1,4 @@
-//! Llama 4: patches as rows of a matrix, norms before and behind the blocks, pixels shuffled before the projector.
+//! Llama 4: patch embedding as a matrix, norms before and after the blocks, a pixel shuffle before the projector.
 
 use super::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Pixtral, the encoder of LLaVA with Mistral models and of Mistral Small 3.1: rotary positions in two dimensions, gated feed-forward parts.
-//! The embedding of the token between rows of patches is a tensor, which llama.cpp needs.
+//! Pixtral, the encoder of LLaVA with Mistral models and of Mistral Small 3.1: rotary positions in two dimensions,
+//! gated feed-forward parts. The embedding of the token between patch rows is a tensor that llama.cpp requires.
 
 use super::prelude::*;
 
@@ -29,7 +29,7 @@ pub(super) const PIXTRAL: Architecture = Architecture {
     }],
 };
 
-/// The same without a token between rows of patches.
+/// Pixtral without a token between patch rows.
 pub(super) const LIGHTONOCR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
@@ -55,7 +55,7 @@ const LAYERS: &[&str] = &["transformer.layers.{}."];
 const OTHER_ACTIVATION: (&str, &str) =
     ("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu");
 
-/// The token between rows of patches.
+/// The token between patch rows.
 const IMAGE: &[Key] = keys! {
     let image = "{'break': token_id(added_tokens, '[IMG_BREAK]')}";
 };

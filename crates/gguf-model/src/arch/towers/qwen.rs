@@ -1,5 +1,6 @@
-//! Qwen2-VL and its relatives: patches of two frames, whose convolution is split in two; patches merged before the projector. Qwen2.5-VL looks
-//! at windows, as EXAONE 4.5 does, Qwen3-VL also gives out what is behind some of its blocks, GLM-4V has another projector.
+//! Qwen2-VL and its relatives: patches of two frames, with the convolution split per frame; patches are merged before
+//! the projector. Qwen2.5-VL and EXAONE 4.5 have window attention, Qwen3-VL also outputs the states of intermediate
+//! blocks, GLM-4V has a different projector.
 
 use super::prelude::*;
 
@@ -122,7 +123,7 @@ const ROOTS: &[&str] = &["model.visual.", "visual."];
 
 const LAYERS: &[&str] = &["blocks.{}."];
 
-/// Qwen2-VL calls the width of its blocks `embed_dim`, and that of the language model `hidden_size`.
+/// In Qwen2-VL, `embed_dim` is the width of the encoder, and `hidden_size` the width of the language model.
 const SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', vision_config.image_size|560)";
     let vision_config = "with(with(vision_config, 'num_attention_heads', vision_config.num_heads), 'num_hidden_layers', vision_config.depth)";
@@ -227,7 +228,7 @@ const SPLIT_ATTENTION: &[Row] = rows! {
     "v.blk.{}.attn_v.weight"   [Embd Embd] Required Always + Required <- "attn.qkv" : "(three[2] e) ... -> e ...";
 };
 
-// The width of the feed-forward part is not that of the key, which is the width of the language model.
+// The key for the feed-forward width does not give the true width; it holds the width of the language model.
 const QWEN2VL_BLOCK: &[Row] = rows! {
     "v.blk.{}.ffn_up.weight"   []     Required Always + Required <- "mlp.fc1";
     "v.blk.{}.ffn_down.weight" []     Required Always + Required <- "mlp.fc2";

@@ -66,7 +66,7 @@ pub(super) const LFM2VL: Architecture = Architecture {
     }],
 };
 
-/// MiniCPM-V 4.6, which merges patches between two of its blocks and behind them.
+/// MiniCPM-V 4.6, which merges patches between two blocks and after the last block.
 pub(super) const MINICPMV: Architecture = Architecture {
     names: &["clip"],
     required: &[],
@@ -105,7 +105,7 @@ pub(super) const PADDLEOCR: Architecture = Architecture {
     }],
 };
 
-/// Youtu-VL, whose encoder has rotary positions and looks at windows.
+/// Youtu-VL, whose encoder has rotary positions and window attention.
 pub(super) const YOUTUVL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
@@ -138,7 +138,7 @@ const ROOTS: &[&str] = &["model.vision_tower.", "vision_tower.", "model."];
 
 const LAYERS: &[&str] = &["vision_model.encoder.layers.{}."];
 
-/// What the language model's first layers are sensitive to.
+/// Tensors to which the first layers of the language model are sensitive.
 const PRECISE: &[&str] = &["v.patch_embd.weight", "v.position_embd.weight"];
 
 const EMBEDDINGS: &[Row] = rows! {
@@ -215,7 +215,7 @@ const JANUS_KEYS: &[Key] = keys! {
     "clip.use_silu" Bool? = "true if vision_config.hidden_act == 'silu' else null";
 };
 
-/// Images of any size are cut into tiles of this one.
+/// Images of any size are cut into tiles of this size.
 const LFM2VL_SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', 256)";
 };
@@ -228,7 +228,7 @@ const LFM2VL_KEYS: &[Key] = keys! {
     "clip.vision.block_count" U32 = "block_count + (vision_feature_layer ?? -1) + 1";
 };
 
-/// The size of the slices that images are cut into; the configuration has that of the grid of positions.
+/// The size of image slices; the configuration has the size of the position grid.
 const MINICPMV_SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', int(preprocessor.scale_resolution)) \
                          if preprocessor.scale_resolution != null else vision_config";
@@ -288,7 +288,7 @@ const PADDLEOCR_PROJECTOR: &[Row] = rows! {
     "mm.2.weight"          [] Required Always + Required <- "mlp_AR.linear_2";
 };
 
-// Patches are rows of a matrix; positions are rotary.
+// The patch embedding is a matrix; positions are rotary.
 const YOUTUVL_OUTSIDE: &[Row] = rows! {
     "v.patch_embd.weight"  []     Required Always + Required <- "vision_model.embeddings.patch_embedding";
     "v.post_ln.weight"     [Embd] Required Always + Required <- "vision_model.post_layernorm";

@@ -1,4 +1,4 @@
-//! Whisper's encoder of sound, before other language models.
+//! Whisper's audio encoder, in front of other language models.
 
 use super::prelude::*;
 
@@ -100,7 +100,7 @@ const VOXTRAL_KEYS: &[Key] = keys! {
     "clip.projector_type" Str = "'voxtral'";
 };
 
-/// Frames that become one.
+/// The number of frames merged into one.
 const VOXTRAL_STACK: &[Key] = keys! {
     "clip.audio.projector.stack_factor" U32 = "4";
 };
@@ -146,7 +146,7 @@ const LINEAR: &[Row] = rows! {
     "mm.a.fc.weight" [] Required Always + Required <- "multi_modal_projector.linear";
 };
 
-// The first and the second row embed the beginning and the end of a recording.
+// The first two rows embed the start and the end of a recording.
 const GLM_ASR_OUTSIDE: &[Row] = rows! {
     "a.position_embd.weight" []     Optional Always <- "embed_positions";
     "a.post_ln.weight"       [Embd] Optional Always + Optional <- "layer_norm";
@@ -157,7 +157,7 @@ const GLM_ASR_OUTSIDE: &[Row] = rows! {
     "v.eoi"                  []     Required Always <- "audio_bos_eos_token" : "r[1] e -> e";
 };
 
-// Ultravox 0.4 and earlier have the second norm behind both layers; llama.cpp reads the first form alone.
+// Ultravox 0.4 and earlier have the second norm after both layers; llama.cpp supports only the other form.
 const PROJECTOR_NORMS: &[Row] = rows! {
     "mm.a.norm_pre.weight" [] Required Always <- "multi_modal_projector.ln_pre";
     "mm.a.norm_mid.weight" [] Required Always <- "multi_modal_projector.ln_mid";
