@@ -161,7 +161,7 @@ impl Options {
         Ok(Verdict::Good)
     }
 
-    /// The number of tokens per chunk. Prints a note or warning if it is assumed.
+    /// The number of tokens per chunk. Prints a warning if it is assumed, or if the files have different sizes.
     fn size_of_chunks(&self, ui: &mut Ui, matrices: &[ImatrixFile]) -> u32 {
         let mut told = matrices.iter().map(ImatrixFile::chunk_size).filter(|&size| size > 0);
         let size = self.chunk_size.or_else(|| told.next()).unwrap_or(DEFAULT_CHUNK_SIZE);
