@@ -99,7 +99,7 @@ pub struct Args {
     shards: Shards,
 }
 
-/// Parses a tensor type that can be encoded without an importance matrix or further metadata.
+/// Parses a tensor type that needs no further information, such as an importance matrix, to encode values.
 fn recoded(text: &str) -> Result<GgmlType, String> {
     let ty: GgmlType = text.parse().map_err(|e: gguf_format::UnknownTypeName| e.to_string())?;
     let allowed = [

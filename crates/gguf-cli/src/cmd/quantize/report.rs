@@ -146,7 +146,7 @@ pub fn relative(x: f64) -> String {
     format!("{} %", number(x * 100.0))
 }
 
-/// Formats a cosine with all leading nines and two more digits at most; `1` if the difference from 1 is only rounding.
+/// Formats a cosine with its leading nines and up to two more digits; `1` if it differs from 1 only by rounding.
 pub fn cosine(x: f64) -> String {
     let distance = 1.0 - x;
     if distance < 1e-12 {
