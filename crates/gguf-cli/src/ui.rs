@@ -230,7 +230,7 @@ pub fn is_hidden(c: char) -> bool {
     written.is_err() || shown.starts_with(b"\\")
 }
 
-/// Escapes terminal control characters in a message. Line breaks are kept.
+/// Escapes control characters and invisible characters in a message. Line breaks are kept.
 pub fn safe(message: &str) -> String {
     let hidden = |c: char| c != '\n' && !c.is_ascii_graphic() && c != ' ' && c.is_ascii();
     let needs = message.chars().any(|c| hidden(c) || !c.is_ascii() && c.width().unwrap_or(0) == 0);
@@ -253,7 +253,7 @@ fn escape_invisible(line: &str) -> String {
     out
 }
 
-/// Text of a file with terminal control characters escaped. Line breaks and tabs are kept.
+/// Text of a file with control characters, invisible characters and invalid UTF-8 escaped. Line breaks and tabs are kept.
 pub fn visible(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

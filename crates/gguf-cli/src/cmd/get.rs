@@ -75,7 +75,7 @@ impl Args {
             let before = found.len();
             found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
             if !is_pattern(key) {
-                // Of duplicate keys, readers use the first.
+                // Readers use the first of duplicate keys.
                 found.truncate(before + 1);
             }
             if found.len() == before {

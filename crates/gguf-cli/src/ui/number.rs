@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Formats a number with three significant digits and a unit. Each unit is a thousand times the previous one; the first is 1.
+/// Formats a number with three significant digits and a unit. Each unit is a thousand times the previous one; the first unit is 1.
 fn scaled(n: f64, units: &[&str]) -> String {
     let mut value = n;
     let mut unit = 0;
