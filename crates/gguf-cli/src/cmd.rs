@@ -1,4 +1,4 @@
-//! The subcommands, one file each: an `Args` with the options and their help, and its `run`.
+//! The subcommands, one file each, with an `Args` struct for the options and their help, and a `run` method.
 
 use std::path::Path;
 
@@ -43,10 +43,10 @@ pub mod unset;
 pub mod upgrade;
 pub mod writing;
 
-/// A byte offset on the command line, in decimal or after `0x` in hexadecimal.
+/// Parses a byte offset from the command line: decimal, or hexadecimal with the prefix `0x`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a message if the text is not an offset.
 pub fn offset(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16),
@@ -55,10 +55,10 @@ pub fn offset(text: &str) -> Result<u64, String> {
     parsed.map_err(|e| e.to_string())
 }
 
-/// Checks that an offset lies within a file, so far as it can be told before the file is opened.
+/// Checks that an offset lies within a file, before the file is opened.
 ///
 /// # Errors
-/// When the file ends before it.
+/// If the offset is past the end of the file.
 pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(data) if at > 0 && data.is_file() && at >= data.len() => Err(Failure::CouldNotRun(format!(
@@ -66,15 +66,15 @@ pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
             path.display(),
             data.len(),
         ))),
-        // What cannot be looked at is for opening to complain about.
+        // If the metadata cannot be read, opening the file reports the error.
         _ => Ok(()),
     }
 }
 
-/// Checks that a GGUF file is not to go to standard output, under the name that the option or argument has.
+/// Checks that the output is not standard output. `what` is the name of the option or argument in the message.
 ///
 /// # Errors
-/// When it is.
+/// If `out` is `-`.
 pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     if out != Path::new("-") {
         return Ok(());
@@ -100,7 +100,7 @@ pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
 /// Checks that a file or folder exists.
 ///
 /// # Errors
-/// When it is not.
+/// If it does not exist.
 pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
     if path.exists() {
         return Ok(());
@@ -112,9 +112,9 @@ pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
 /// The files of a model, the first shard first.
 #[derive(Debug)]
 pub enum Shards {
-    /// All that belong together.
+    /// All shards of the model.
     Whole(Model),
-    /// One file, split or not.
+    /// A single file, which may be one shard of a split model.
     Lone(ModelFile),
 }
 
@@ -128,21 +128,21 @@ impl Shards {
     }
 }
 
-/// All shards of the model that a file belongs to. When they are not all there, or do not belong together, that is said,
-/// and the file stands for itself.
+/// Opens all shards of the model that a file belongs to. If shards are missing or do not match, prints a warning and opens only the
+/// given file.
 ///
 /// # Errors
-/// When a file cannot be opened or read.
+/// If a file cannot be opened or read.
 pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> {
     let (shards, warning) = find_model(path, at)?;
     warning.iter().for_each(|warning| ui.warning(warning));
     Ok(shards)
 }
 
-/// The model on standard input, of which only the head is there.
+/// Opens the model on standard input. Only its head is read.
 ///
 /// # Errors
-/// When it cannot be read; when it is to start at another offset than 0.
+/// If the head cannot be read, or if `at` is not 0.
 pub fn stdin_model(at: u64) -> Result<ModelFile, Failure> {
     match at {
         0 => stdin::open(),
@@ -150,10 +150,10 @@ pub fn stdin_model(at: u64) -> Result<ModelFile, Failure> {
     }
 }
 
-/// As [`open_model`], with the warning, if there is one, for later.
+/// Like [`open_model`], but returns the warning instead of printing it.
 ///
 /// # Errors
-/// When a file cannot be opened or read.
+/// If a file cannot be opened or read.
 pub fn find_model(path: &Path, at: u64) -> Result<(Shards, Option<String>), Failure> {
     if stdin::is_stdin(path) {
         return Ok((Shards::Lone(stdin_model(at)?), None));

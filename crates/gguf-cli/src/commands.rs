@@ -1,4 +1,4 @@
-//! The list of subcommands. Adding one is a line here and a file in `cmd/`.
+//! The list of subcommands. A new subcommand needs a line here and a file in `cmd/`.
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::inputs::{self, Replaced};
 use crate::ui::{Ui, safe};
 
-/// The end of every long help.
+/// The text that ends every long help.
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
@@ -94,14 +94,14 @@ commands! {
 /// A parsed command line.
 pub struct Request {
     matches: ArgMatches,
-    /// The schema of the answer, where it is to be JSON.
+    /// The JSON schema of the answer, if JSON is requested.
     pub schema: Option<String>,
 }
 
-/// Reads the command line.
+/// Parses the command line.
 ///
 /// # Errors
-/// Invalid arguments. Requests for help are errors of clap, too.
+/// If the arguments are invalid. clap also returns requests for help as errors.
 pub fn parse() -> Result<Request, clap::Error> {
     let matches = with_exit_codes(Cli::command()).try_get_matches().map_err(with_tip)?;
     let (name, inner) = leaf(&matches);
@@ -110,13 +110,13 @@ pub fn parse() -> Result<Request, clap::Error> {
     Ok(Request { schema, matches })
 }
 
-/// The name and version of the schema of a command's JSON, such as `gguf.imatrix.show/1`. The number changes when a member is removed
-/// or gets another meaning.
+/// The name and version of the JSON schema of a command, such as `gguf.imatrix.show/1`. The version changes if a member is removed or
+/// changes its meaning.
 fn schema_of(command: &str) -> String {
     format!("gguf.{command}/1")
 }
 
-/// The name of the command with those of its parents, as in `imatrix.show`, and its arguments.
+/// The full name of the subcommand, such as `imatrix.show`, and its arguments.
 fn leaf(matches: &ArgMatches) -> (String, &ArgMatches) {
     let (mut name, mut inner) = (String::new(), matches);
     while let Some((command, arguments)) = inner.subcommand() {
@@ -127,7 +127,7 @@ fn leaf(matches: &ArgMatches) -> (String, &ArgMatches) {
 }
 
 impl Request {
-    /// The command, with paths in place of the models of stores.
+    /// Returns the command, with names of models in Ollama's store replaced by paths.
     ///
     /// # Errors
     /// If the model does not exist, or its file does not match the manifest.
@@ -146,11 +146,11 @@ impl Request {
     }
 }
 
-/// The command line with other paths in place of some.
+/// The definition of the command line, with a value parser that replaces paths.
 fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) -> clap::Command {
     match names {
         [name, inner @ ..] => command.mut_subcommand(name, |command| with_replaced(command, inner, replaced)),
-        // All arguments stay where they are, or positions would change.
+        // Modify the arguments in place, because positional arguments depend on their order.
         [] => command.mut_args(|argument| {
             if !replaced.arguments.contains(&argument.get_id().as_str()) {
                 return argument;
@@ -162,7 +162,7 @@ fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) ->
     }
 }
 
-/// Common words for commands that have another name here.
+/// Common names of commands, and the corresponding commands of this program.
 const MEANT: &[(&str, &str)] = &[
     ("dump", "show"),
     ("info", "show"),
@@ -203,7 +203,7 @@ pub fn definition() -> clap::Command {
     definition
 }
 
-/// Every long help ends with the examples and the exit codes.
+/// Adds the examples and the exit codes to the end of every long help.
 fn with_exit_codes(command: clap::Command) -> clap::Command {
     let examples = command.get_after_help().map_or(String::new(), |examples| format!("{examples}\n\n"));
     command.after_long_help(examples + EXIT_CODES).mut_subcommands(with_exit_codes)

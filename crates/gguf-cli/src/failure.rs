@@ -1,4 +1,4 @@
-//! How a command ends: its verdict, or the failure that kept it from one.
+//! The outcome of a command: a verdict, or the failure that prevented one.
 
 use std::fmt;
 use std::io;
@@ -12,10 +12,10 @@ use gguf_quantize::imatrix;
 
 use crate::hints;
 
-/// How it went, in the order of precedence when there are several files.
+/// The verdict of a command. For several files, the highest one takes precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// All is well.
+    /// Success.
     Good,
     /// A file is invalid, or a requested item is missing.
     Bad,
@@ -38,30 +38,30 @@ pub enum Failure {
     CouldNotRun(String),
     /// A file could not be opened or read, or is bad.
     File(Box<FileFailure>),
-    /// Whoever read standard output has seen enough. Nothing to complain about.
+    /// The reader of standard output has closed it. This is not an error.
     PipeClosed,
 }
 
-/// What is wrong with a file, in parts.
+/// The details of a file failure.
 #[derive(Debug)]
 pub struct FileFailure {
     verdict: Verdict,
-    /// One of the kinds in the schema of errors.
+    /// One of the kinds of the JSON error schema.
     kind: &'static str,
     path: Option<PathBuf>,
-    /// Byte offset in the file, where one is known.
+    /// Byte offset in the file, if known.
     offset: Option<u64>,
-    /// The tensors that it is about, where the message does not list all of them.
+    /// The affected tensors, if the message does not list all of them.
     tensors: Vec<String>,
-    /// All of it as a sentence, with the path.
+    /// The complete message, including the path.
     message: String,
 }
 
-/// What every command returns.
+/// The return type of every command.
 pub type Outcome = Result<Verdict, Failure>;
 
 impl Failure {
-    /// What the exit code says of it.
+    /// The verdict that determines the exit code.
     pub fn verdict(&self) -> Verdict {
         match self {
             Failure::Bad(_) => Verdict::Bad,
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What kind of failure it is, for scripts.
+    /// The kind of the failure, for scripts.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Bad(_) => "bad_input",
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// The file, if it is one that failed.
+    /// The path of the file, if the failure concerns one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Failure::File(failure) => failure.path.as_deref(),
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// The tensors that it is about, where the message does not list all of them.
+    /// The affected tensors, if the message does not list all of them.
     pub fn tensors(&self) -> &[String] {
         match self {
             Failure::File(failure) => &failure.tensors,
@@ -96,7 +96,7 @@ impl Failure {
         }
     }
 
-    /// Where in the file, if that is known.
+    /// The byte offset in the file, if known.
     pub fn offset(&self) -> Option<u64> {
         match self {
             Failure::File(failure) => failure.offset,
@@ -115,7 +115,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Errors of standard output, the only stream that commands write to themselves.
+/// Converts errors of standard output, the only stream that commands write to directly.
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Failure {
         match e.kind() {
@@ -141,7 +141,7 @@ impl From<gguf_io::Error> for Failure {
     }
 }
 
-/// The kind of a failure to read a file. The names stay.
+/// The kind of a failure to read a file. The names are stable.
 fn kind(e: &gguf_io::Error) -> &'static str {
     match e {
         gguf_io::Error::Io { source, .. } => system_kind(source.kind()),
@@ -165,7 +165,7 @@ fn kind(e: &gguf_io::Error) -> &'static str {
     }
 }
 
-/// The byte offset of the problem of a file.
+/// The byte offset of an error in a file.
 fn offset(e: &gguf_io::Error) -> Option<u64> {
     match e {
         gguf_io::Error::Head { source, .. } => Some(source.offset),
@@ -174,17 +174,17 @@ fn offset(e: &gguf_io::Error) -> Option<u64> {
     }
 }
 
-/// A failure of a library: what it says and, after that, what can be done about it in terms of this program.
+/// A failure of a library. The message includes the hint for this program.
 fn failed(is_bad_input: bool, message: String) -> Failure {
     if is_bad_input { Failure::Bad(message) } else { Failure::CouldNotRun(message) }
 }
 
-/// A failure of the operating system, as a library says it.
+/// An operating system error for a path, with the library's message.
 fn system(path: &Path, source: &io::Error, message: String) -> Failure {
     Failure::of_file(Verdict::CouldNotRun, system_kind(source.kind()), path, message)
 }
 
-/// The kind of a failure of the operating system.
+/// The kind of an operating system error.
 fn system_kind(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::NotFound => "not_found",
@@ -283,7 +283,7 @@ impl From<gguf_legacy::Error> for Failure {
 }
 
 impl Failure {
-    /// An existing output.
+    /// The failure for an output that already exists.
     pub fn exists(path: &Path) -> Failure {
         let problem = "already exists; use --force to overwrite it, or choose another name";
         Failure::of_file(Verdict::CouldNotRun, "exists", path, format!("{}: {problem}", path.display()))
@@ -301,7 +301,7 @@ impl From<gguf_edit::EditError> for Failure {
 }
 
 impl Failure {
-    /// A file that is bad, or is not available: what kind of failure it is, of those in the schema of errors, and a message with the path.
+    /// A failure that concerns a file. `kind` is one of the kinds of the JSON error schema, and `message` includes the path.
     pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
         let (path, tensors) = (Some(path.to_owned()), Vec::new());
         Failure::File(Box::new(FileFailure { verdict, kind, path, offset: None, tensors, message }))

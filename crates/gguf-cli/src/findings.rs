@@ -1,4 +1,4 @@
-//! Findings as commands print them: as text, as JSON, and as tables of rules.
+//! Output of findings as text and JSON, and of the tables of rules.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use crate::hints;
 use crate::json::{self, List};
 use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
 
-/// What the findings of a model stand under that no single shard has.
+/// The heading of findings that concern the whole model instead of a single shard.
 const ALL_SHARDS: &str = "all shards together";
 
-/// Levels of JSON that are indented: down to the fields of findings.
+/// Number of indented JSON levels, down to the fields of findings.
 const LEVELS: usize = 5;
 
-/// What was found in one file, or in all shards taken together.
+/// The findings of one file, or of all shards together.
 pub struct Section {
-    /// The file, or all shards of a model.
+    /// The path of the file, or of all shards.
     pub paths: Vec<PathBuf>,
     /// The findings.
     pub report: Report,
 }
 
 impl Section {
-    /// The path, if it is of one file.
+    /// The path, if the section is about one file.
     fn path(&self) -> Option<&Path> {
         match self.paths.as_slice() {
             [path] => Some(path),
@@ -38,9 +38,9 @@ impl Section {
 
 /// A checked file: its findings, or the error that prevented the check.
 pub enum Judged {
-    /// What was found.
+    /// The findings.
     Section(Section),
-    /// It could not be opened.
+    /// The file could not be opened.
     Unopened(PathBuf, Failure),
 }
 
@@ -64,17 +64,17 @@ pub struct Options {
     pub rules: bool,
 }
 
-/// Errors are bad; with `strict` warnings are, too.
+/// The verdict for findings: bad if there are errors or, with `strict`, warnings.
 pub fn judge(sections: &[Section], strict: bool) -> Verdict {
     let limit = if strict { Severity::Warning } else { Severity::Error };
     let is_bad = sections.iter().any(|s| s.report.worst().is_some_and(|worst| worst >= limit));
     if is_bad { Verdict::Bad } else { Verdict::Good }
 }
 
-/// Prints all findings, and a last line with the verdict about the subject.
+/// Prints all findings, then a line with the verdict for `subject`.
 ///
 /// # Errors
-/// Those of standard output.
+/// If standard output cannot be written.
 pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict) -> Result<(), Failure> {
     for section in sections.iter().filter(|s| !s.report.is_empty()) {
         if sections.len() > 1 {
@@ -101,10 +101,10 @@ pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict)
     ui.flush()
 }
 
-/// Prints the findings as one JSON object, with the additional members of a command.
+/// Prints the findings as one JSON object, with additional members from the command.
 ///
 /// # Errors
-/// Those of standard output.
+/// If standard output cannot be written.
 pub fn print_json(ui: &mut Ui, verdict: Verdict, files: &[Judged], more: &[(&str, Value)]) -> Result<(), Failure> {
     let document = Document { good: verdict == Verdict::Good, files, more };
     Ok(json::print(ui, LEVELS, &document)?)
@@ -113,7 +113,7 @@ pub fn print_json(ui: &mut Ui, verdict: Verdict, files: &[Judged], more: &[(&str
 /// Prints several tables of rules as one table.
 ///
 /// # Errors
-/// Those of standard output.
+/// If standard output cannot be written.
 pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
     let all: Vec<&Rule> = tables.iter().copied().flatten().collect();
     if as_json {
@@ -132,7 +132,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
         Column::text("WHAT IS RIGHT"),
         Column::text("SOURCE").styled(Style::Dim),
     ];
-    // Half a source helps nobody.
+    // A truncated source is useless, so narrow terminals get no sources.
     if ui.width.is_some_and(|width| width < 140) {
         columns.pop();
     }
@@ -150,7 +150,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
 /// Groups findings by rule, the most severe first; the expected value and the hint are printed once per rule.
 fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
     let mut findings: Vec<_> = report.findings().collect();
-    // The order within a severity is that in which the rules were first broken.
+    // Within a severity, rules are ordered by their first finding.
     let first_of = |code: &str| report.findings().position(|f| f.code == code).unwrap_or(0);
     let mut order: Vec<(&'static str, usize)> = report.codes().map(|code| (code, first_of(code))).collect();
     order.sort_by_key(|(_, first)| *first);
@@ -190,7 +190,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A text behind a label, wrapped on a terminal.
+/// Prints a text after a label, wrapped on a terminal.
 fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Result<()> {
     let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()));
     for (i, line) in wrap(text, room).iter().enumerate() {
@@ -201,7 +201,7 @@ fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Resu
     Ok(())
 }
 
-/// The object of `--json`; its findings are made while they are written.
+/// The object of `--json`. Its findings are generated during serialization.
 struct Document<'a> {
     good: bool,
     files: &'a [Judged],

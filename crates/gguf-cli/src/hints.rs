@@ -1,6 +1,6 @@
-//! What the libraries say, in terms of this program: which option or command helps.
+//! Hints for errors of the libraries: the option or command of this program that helps.
 //!
-//! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
+//! The libraries do not know the options and commands. Their errors are typed, so that hints can be added here.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use gguf_quantize::{Error as QuantizeError, NothingToQuantize};
 use crate::stdin::is_stdin;
 use crate::ui::shown_path;
 
-/// Why a tensor has its type, with the names of options.
+/// The reason for a tensor's type, with the names of the options.
 pub fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Kept(Keep::LeaveOutput) => "kept: --leave-output-tensor".to_owned(),
@@ -32,10 +32,10 @@ pub fn reason(reason: &Reason) -> String {
     }
 }
 
-/// The option that gives keys values of other types.
+/// The hint about the option that allows other value types for keys.
 const ALLOW_TYPE_CHANGE: &str = "; use --allow-type-change to set it anyway";
 
-/// What can be done about an error of a run; empty, or to be added to its message.
+/// The hint for an error of a run, to be appended to the message; may be empty.
 pub fn for_run(e: &PipelineError) -> String {
     match e {
         PipelineError::NotFinite { .. } => "; `gguf check --data` searches the input for such values".to_owned(),
@@ -52,7 +52,7 @@ pub fn for_run(e: &PipelineError) -> String {
     }
 }
 
-/// The same for an error of quantizing.
+/// The hint for a quantization error.
 pub fn for_quantizing(e: &QuantizeError) -> String {
     match e {
         QuantizeError::Pipeline(e) => for_run(e),
@@ -88,7 +88,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
     }
 }
 
-/// The same for an error of the mixtures.
+/// The hint for an error in choosing the tensor types.
 pub fn for_mix(e: &MixError) -> String {
     match e {
         MixError::PartialBlock { choice, .. } => format!(" ({})", reason(choice)),
@@ -97,7 +97,7 @@ pub fn for_mix(e: &MixError) -> String {
     }
 }
 
-/// The same for an error of a recipe.
+/// The hint for a recipe error.
 pub fn for_recipe(e: &RecipeError) -> String {
     match e {
         RecipeError::Empty => ", as `gguf recipe show` prints".to_owned(),
@@ -106,7 +106,7 @@ pub fn for_recipe(e: &RecipeError) -> String {
     }
 }
 
-/// The same for an error of splitting, merging and the like.
+/// The hint for an error of splitting, merging and similar operations.
 pub fn for_edit(e: &gguf_edit::Error) -> String {
     match e {
         gguf_edit::Error::NotSplit { .. } => "; there is nothing to merge".to_owned(),
@@ -126,7 +126,7 @@ pub fn for_edit(e: &gguf_edit::Error) -> String {
     }
 }
 
-/// The same for an error of an edit.
+/// The hint for an error of a metadata edit.
 pub fn for_editing(e: &EditError) -> String {
     match e.problem() {
         EditError::NotInPlace { .. } => "; omit --in-place to allow it".to_owned(),
@@ -140,7 +140,7 @@ pub fn for_editing(e: &EditError) -> String {
     }
 }
 
-/// The same for an error of a conversion.
+/// The hint for a conversion error.
 pub fn for_conversion(e: &gguf_hf::Error) -> String {
     match e {
         gguf_hf::Error::Pipeline(e) => for_run(e),
@@ -153,7 +153,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         | gguf_hf::Error::Torch { file, .. }
         | gguf_hf::Error::Index { index: file, .. }
         | gguf_hf::Error::Config { file, .. }
-            // The library knows pointers where tensors are expected.
+            // The library already reports git-lfs pointers in place of tensors.
             if !e.to_string().contains("git-lfs") =>
         {
             wrong_kind(file).unwrap_or_default()
@@ -169,7 +169,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
     }
 }
 
-/// What can be done about a file that cannot be read as GGUF.
+/// The hint for a file that cannot be read as GGUF.
 pub fn for_reading(e: &gguf_io::Error) -> String {
     match e {
         gguf_io::Error::Head { path, .. } if is_piece(path) => {
@@ -197,7 +197,7 @@ pub fn merge_of(piece: &Path) -> String {
     format!("gguf merge {} -o model.gguf", shown_path(piece))
 }
 
-/// What a folder holds, and the command for it; `None` for those that hold no model.
+/// A description of a folder's content, with the command for it; `None` if it contains no model.
 fn folder(dir: &Path) -> Option<String> {
     let shown = shown_path(dir);
     let holds = |name: &str| dir.join(name).is_file();
@@ -212,7 +212,7 @@ fn folder(dir: &Path) -> Option<String> {
     }
 }
 
-/// The first bytes of a file; empty if it cannot be read.
+/// The first 4096 bytes of a file; empty if it cannot be read.
 fn start_of(path: &Path) -> Vec<u8> {
     let mut start = Vec::new();
     if let Ok(file) = gguf_io::open_regular(path) {
@@ -221,7 +221,7 @@ fn start_of(path: &Path) -> Vec<u8> {
     start
 }
 
-/// The model that a Modelfile is based on.
+/// The base model of a Modelfile.
 fn base_of_modelfile(path: &Path) -> Option<String> {
     let start = start_of(path);
     let base = start.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"FROM "))?.trim_ascii();
@@ -234,7 +234,7 @@ fn base_of_modelfile(path: &Path) -> Option<String> {
     })
 }
 
-/// What a file is that should be something else, and what to do; `None` if that cannot be told.
+/// A description of an unexpected kind of file, with a hint; `None` if the kind is not recognized.
 pub fn wrong_kind(path: &Path) -> Option<String> {
     let start = start_of(path);
     let kind = Kind::of(start.get(..512).unwrap_or(&start));
@@ -255,7 +255,7 @@ pub fn wrong_kind(path: &Path) -> Option<String> {
     (is_told && path.is_file()).then(|| format!("; the file is {kind}: {}", kind.hint()))
 }
 
-/// What a legacy file is, and the command that makes a GGUF of it; `None` for other files.
+/// A description of a legacy file, with the command that converts it to GGUF; `None` for other files.
 pub fn legacy(path: &Path) -> Option<String> {
     let found = gguf_legacy::recognise(path).ok()??;
     let path = shown_path(path);
@@ -265,7 +265,7 @@ pub fn legacy(path: &Path) -> Option<String> {
     })
 }
 
-/// The same for an error of a migration.
+/// The hint for a migration error.
 pub fn for_migration(e: &gguf_legacy::Error) -> String {
     match e {
         gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; specify it with --arch".to_owned(),
@@ -276,7 +276,7 @@ pub fn for_migration(e: &gguf_legacy::Error) -> String {
     }
 }
 
-/// The option that answers a question of a migration, with the proposed answer.
+/// The option that answers a migration question, with the proposed answer.
 pub fn for_question(topic: Topic, proposal: &str) -> String {
     match topic {
         Topic::ContextLength => format!("--context-length {proposal}"),
@@ -289,7 +289,7 @@ pub fn for_question(topic: Topic, proposal: &str) -> String {
     }
 }
 
-/// What to do about findings of rules for which this program has an option or a command.
+/// Hints for findings of rules for which this program has an option or a command.
 const FINDINGS: &[(&str, &str)] = &[
     // The format.
     (
@@ -396,8 +396,8 @@ const FINDINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The hint of a finding, in terms of this program where it has more to say: in place of what the rule says of all findings, and after
-/// what is said of this one.
+/// The hint of a finding, extended with the entry in `FINDINGS`. The entry replaces the general hint of the rule, and is appended to a
+/// hint that is specific to the finding.
 pub fn for_finding<'a>(code: &str, hint: &'a str) -> Cow<'a, str> {
     let Some((_, own)) = FINDINGS.iter().find(|(rule, _)| *rule == code) else { return hint.into() };
     let mut rules = ggufkit::Check::RULES.iter().copied().chain([gguf_quantize::imatrix::RULES]).flatten();
@@ -411,7 +411,7 @@ pub fn for_finding<'a>(code: &str, hint: &'a str) -> Cow<'a, str> {
 mod tests {
     use super::*;
 
-    /// Every hint belongs to a rule, and what it calls a command is one.
+    /// Every hint belongs to a rule, and every command in a hint exists.
     #[test]
     fn hints_name_rules_and_commands() {
         let rules = || ggufkit::Check::RULES.iter().copied().chain([gguf_quantize::imatrix::RULES]).flatten();

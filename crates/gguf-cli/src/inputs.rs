@@ -1,7 +1,7 @@
-//! Arguments that are models to read, which may be names in Ollama's store instead of paths.
+//! Model arguments, which may be names in Ollama's store instead of paths.
 //!
-//! If there are such names, the command line is parsed twice: first to find them, then with the paths of their files in their place. Commands
-//! therefore only see paths.
+//! If there are such names, the command line is parsed twice: first to find them, then with the names replaced by file paths. The commands
+//! therefore handle only paths.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use crate::failure::{Failure, Verdict};
 use crate::ollama::{self, Entry};
 use crate::ui::{Ui, shown_path};
 
-/// Arguments of a command that are models, and whether the command reads all of their data, so that the digest of a model in a store is
+/// The model arguments of a command, and whether the command reads all of their data. If it does, the digest of a model in a store is
 /// verified first.
 struct Reads {
-    /// The name with those of its parents, as in `recipe.show`.
+    /// The full name of the command, such as `recipe.show`.
     command: &'static str,
     arguments: &'static [&'static str],
     all_data: bool,
@@ -52,7 +52,7 @@ const COMMANDS: &[Reads] = &[
     data("graft", &["input", "from"]),
 ];
 
-/// Arguments of a command in whose place others are to be read.
+/// Arguments to replace in a command line.
 #[derive(Debug)]
 pub struct Replaced {
     /// Ids of the arguments.
@@ -61,11 +61,11 @@ pub struct Replaced {
     pub paths: HashMap<PathBuf, PathBuf>,
 }
 
-/// Commands that change their input, unless they are given an output. A repair makes a damaged file of a store what its name says.
+/// Commands that edit the input in place unless an output is given. `repair` is not listed, because it restores the content that the name
+/// of a damaged blob stands for.
 const IN_PLACE: &[&str] = &["set", "unset", "rename", "edit"];
 
-/// Finds the models of stores among the arguments, and the files that they are. Their digests are verified where the command reads all
-/// data.
+/// Finds names of stored models among the arguments and resolves them to files. Digests are verified if the command reads all data.
 ///
 /// # Errors
 /// If the model does not exist, or its file does not match the manifest.
@@ -99,7 +99,7 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
     Ok(replaced)
 }
 
-/// The paths that were given for an argument.
+/// The paths given for an argument.
 fn paths<'m>(matches: &'m ArgMatches, id: &str) -> Vec<&'m Path> {
     if let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(id) {
         return paths.map(PathBuf::as_path).collect();
@@ -108,7 +108,7 @@ fn paths<'m>(matches: &'m ArgMatches, id: &str) -> Vec<&'m Path> {
     words.map(|words| words.map(Path::new).collect()).unwrap_or_default()
 }
 
-/// Says which files a model of a store has.
+/// Prints the files of a stored model.
 fn introduce(ui: &mut Ui, path: &Path, entry: &Entry) {
     if entry.layers.is_empty() {
         return;
@@ -119,7 +119,7 @@ fn introduce(ui: &mut Ui, path: &Path, entry: &Entry) {
     }
 }
 
-/// A failure of a store.
+/// A failure that concerns a store.
 pub fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
     Failure::of_file(Verdict::Bad, kind, path, format!("{}: {problem}", path.display()))
 }
@@ -128,7 +128,7 @@ pub fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
 mod tests {
     use super::*;
 
-    /// A name that changes would go unseen otherwise.
+    /// Detects renamed commands and arguments, which the compiler does not check.
     #[test]
     fn commands_and_arguments_exist() {
         let definition = crate::commands::definition();

@@ -1,7 +1,7 @@
-//! All JSON output: how metadata looks in it, without loss, and the one way it is written.
+//! All JSON output: the lossless representation of metadata, and the serialization.
 //!
-//! Integers keep all 64 bits. A float is written with the shortest decimal that reads back as the same number of its
-//! width; those that JSON has no form for become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. A string that is
+//! Integers keep all 64 bits. A float is written as the shortest decimal that reads back as the same number of its
+//! width; NaN and infinities become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. A string that is
 //! not UTF-8 becomes an object `{"hex": "..."}` of its bytes, and a bool that is neither 0 nor 1 becomes that number.
 //!
 //! Control characters, and characters that hide or reorder text, are escaped as `\uXXXX`, so the output is safe to show
@@ -20,10 +20,10 @@ use serde_json::ser::Formatter;
 use crate::failure::Failure;
 use crate::ui::{Ui, is_hidden};
 
-/// Elements of an array that are shown when it is not shown in full.
+/// Number of elements shown of an abbreviated array.
 const FIRST: usize = 8;
 
-/// The object that every command prints: the name and version of its schema, then the members of a struct or map.
+/// The top-level object that every command prints: the name and version of its schema, then the members of a struct or map.
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     schema: &'a str,
@@ -31,19 +31,19 @@ struct Envelope<'a, T> {
     content: &'a T,
 }
 
-/// Prints the answer of a command, a struct or map, in its envelope. So many outer levels of lists and objects are indented.
+/// Prints the answer of a command, a struct or map, as the top-level object. The outer `levels` of lists and objects are indented.
 ///
 /// # Errors
-/// Those of standard output.
+/// If standard output cannot be written.
 pub fn print(ui: &mut Ui, levels: usize, content: &impl Serialize) -> io::Result<()> {
     let Some(schema) = ui.schema.take() else { return Ok(()) };
     write(&mut ui.out, levels, &Envelope { schema: &schema, content })
 }
 
-/// Prints the failure of a command in its envelope, if it was asked for JSON and has not answered yet.
+/// Prints the failure of a command as the top-level object, if JSON is requested and nothing has been printed yet.
 ///
 /// # Errors
-/// Those of standard output.
+/// If standard output cannot be written.
 pub fn print_failure(ui: &mut Ui, failure: &Failure) -> io::Result<()> {
     match failure {
         Failure::PipeClosed => Ok(()),
@@ -57,7 +57,7 @@ struct Failed<'a> {
     error: Error<'a>,
 }
 
-/// A failure as an object: its kind, its message, and the file, byte offset and tensors where they are known.
+/// A failure as an object: its kind and message, and the file, byte offset and tensors if known.
 #[derive(Debug, Clone, Copy)]
 pub struct Error<'a>(pub &'a Failure);
 
@@ -79,7 +79,7 @@ impl Serialize for Error<'_> {
     }
 }
 
-/// Stands in a list for a file that could not be opened.
+/// The list item for a file that could not be opened.
 #[derive(Serialize)]
 pub struct Unopened<'a> {
     path: Text<'a>,
@@ -87,24 +87,24 @@ pub struct Unopened<'a> {
 }
 
 impl<'a> Unopened<'a> {
-    /// Why a file could not be opened.
+    /// Creates the item from a path and the failure.
     pub fn of(path: &'a Path, failure: &'a Failure) -> Unopened<'a> {
         Unopened { path: self::path(path), error: Error(failure) }
     }
 }
 
-/// Writes a value and a line break. So many outer levels of lists and objects are indented; those inside are compact.
+/// Writes a value and a line break. The outer `levels` of lists and objects are indented; inner ones are compact.
 fn write(out: &mut impl Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
     let layout = Layout { levels, depth: 0, has_items: false };
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, layout))?;
     writeln!(out)
 }
 
-/// Line breaks and escapes.
+/// The serde_json formatter for line breaks and escapes.
 struct Layout {
     levels: usize,
     depth: usize,
-    /// Whether the innermost list or object has anything in it so far.
+    /// Whether the innermost list or object has items so far.
     has_items: bool,
 }
 
@@ -128,12 +128,12 @@ impl Layout {
         if self.has_items {
             self.line(out, inner, self.depth)?;
         }
-        // Whatever this stands in has it as an item.
+        // The closed list or object is itself an item of the enclosing one.
         self.has_items = true;
         out.write_all(bracket)
     }
 
-    /// A new line within a list or object of that depth, unless it is a compact one.
+    /// Starts a new line in a list or object at depth `of`, unless it is compact.
     fn line<W: ?Sized + Write>(&self, out: &mut W, of: usize, indent: usize) -> io::Result<()> {
         if of > self.levels {
             return Ok(());
@@ -196,7 +196,7 @@ impl Formatter for Layout {
     }
 }
 
-/// A list whose items are made while it is written.
+/// A list whose items are generated during serialization.
 pub struct List<F>(pub F);
 
 impl<F, I> Serialize for List<F>
@@ -210,7 +210,7 @@ where
     }
 }
 
-/// A string of the file.
+/// A string from a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Text<'a>(pub Str<'a>);
 
@@ -223,15 +223,15 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// A path; like a string of a file it may be no UTF-8.
+/// A path. Like a string from a file, it may not be UTF-8.
 pub fn path(path: &Path) -> Text<'_> {
     Text(Str(path.as_os_str().as_encoded_bytes()))
 }
 
-/// [`path`], for a field.
+/// [`path`] as a serde function for struct fields.
 ///
 /// # Errors
-/// Those of the serializer.
+/// If the serializer fails.
 pub fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     self::path(path).serialize(serializer)
 }
@@ -250,12 +250,12 @@ impl Serialize for Hex<'_> {
     }
 }
 
-/// A value of the file.
+/// A metadata value from a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
-    /// The value.
+    /// The value itself.
     pub value: ValueRef<'a>,
-    /// Whether arrays have all their elements; otherwise they are `{"type", "length", "first"}`.
+    /// Whether arrays are written completely; otherwise they become `{"type", "length", "first"}`.
     pub full: bool,
 }
 

@@ -1,7 +1,7 @@
 //! `gguf`: the command line of the toolkit.
 //!
-//! A surface and nothing more: options in, calls into the libraries, text out. [`commands`] is the list of subcommands,
-//! each a file in `cmd/`; [`ui`] is everything about the terminal; [`json`] is how metadata looks in JSON.
+//! This crate parses options, calls the libraries, and prints the results. [`commands`] is the list of subcommands,
+//! each a file in `cmd/`; [`ui`] handles the terminal; [`json`] represents metadata in JSON.
 //!
 //! Results go to standard output; progress, warnings and errors go to standard error. The exit code is 0 for success, 1 for an invalid
 //! file or a missing item, and 2 for wrong usage or a failure.
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
             ui.error(&failure);
-            // The exit code is the same whether or not anybody reads this.
+            // The exit code is the same whether or not this is read.
             let _ = json::print_failure(&mut ui, &failure);
             let _ = ui.flush();
             watch::end_by_signal();
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code after a text was printed, or not.
+/// The exit code after printing a text.
 fn printed(result: io::Result<()>) -> ExitCode {
     match result.and_then(|()| io::stdout().flush()).map_err(Failure::from) {
         Ok(()) => Verdict::Good.into(),

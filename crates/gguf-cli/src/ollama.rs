@@ -1,7 +1,7 @@
 //! Ollama's store of models: names, manifests and blobs.
 //!
-//! A store is a folder with `manifests/HOST/NAMESPACE/MODEL/TAG`, JSON texts that list the layers of a model, and `blobs/sha256-…`, the
-//! layers under the names of their digests. The layer of type `application/vnd.ollama.image.model` is the GGUF.
+//! A store is a folder with `manifests/HOST/NAMESPACE/MODEL/TAG`, JSON files that list the layers of a model, and `blobs/sha256-…`, the
+//! layers, named after their digests. The layer of type `application/vnd.ollama.image.model` is the GGUF.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,32 +15,32 @@ use crate::failure::{Failure, Verdict};
 use crate::inputs::bad;
 use crate::watch::Watch;
 
-/// What names of models begin with.
+/// The prefix of model names.
 const SCHEME: &str = "ollama://";
 
-/// Bytes that a manifest has at most; real ones have about a thousand.
+/// Maximum size of a manifest; real ones have about a thousand bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
 
-/// What the types of layers begin with.
+/// The prefix of layer types.
 const LAYER: &str = "application/vnd.ollama.image.";
 
-/// A model of a store.
+/// A model in a store.
 #[derive(Debug)]
 pub struct Entry {
-    /// The file of the model.
+    /// The path of the model file.
     pub model: PathBuf,
-    /// Its SHA-256, in hexadecimal.
+    /// The SHA-256 of the model file, in hexadecimal.
     digest: String,
     /// Kinds and files of the other layers: `template`, `params` and so on.
     pub layers: Vec<(String, PathBuf)>,
 }
 
-/// Whether an argument names a model as `ollama://model:tag`.
+/// Whether an argument is a model name such as `ollama://model:tag`.
 pub fn is_name(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with(SCHEME))
 }
 
-/// The model that a name, a manifest or a blob stands for; `None` for other files.
+/// Resolves a name, a manifest or a blob to a model; `None` for other files.
 ///
 /// # Errors
 /// If the model does not exist, its manifest is invalid, or its file is missing or has the wrong size.
@@ -79,7 +79,7 @@ fn store() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The manifest of `[[HOST/]NAMESPACE/]MODEL[:TAG]`.
+/// The path of the manifest of `[[HOST/]NAMESPACE/]MODEL[:TAG]`.
 fn manifest_of(store: &Path, given: &Path, name: &str) -> Result<PathBuf, Failure> {
     let (name, tag) = match name.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -112,12 +112,12 @@ fn manifest_of(store: &Path, given: &Path, name: &str) -> Result<PathBuf, Failur
     Err(Failure::of_file(Verdict::CouldNotRun, "not_found", given, format!("{}: {problem}", given.display())))
 }
 
-/// Whether a path is that of a file of a store, whose name is the digest of its content.
+/// Whether a path is a blob of a store, whose name is the digest of its content.
 pub fn is_blob(path: &Path) -> bool {
     digest_of_blob(path).is_some()
 }
 
-/// The digest that a file in a folder `blobs` is named by.
+/// The digest in the name of a file in a folder `blobs`.
 fn digest_of_blob(path: &Path) -> Option<String> {
     let is_in_blobs = path.parent()?.file_name()? == "blobs";
     let digest = path.file_name()?.to_str()?.strip_prefix("sha256")?.strip_prefix(['-', ':'])?;
@@ -143,7 +143,7 @@ fn read_manifest(path: &Path) -> Result<Option<Value>, Failure> {
         .map_err(|e| bad("invalid_manifest", path, &format!("invalid manifest: {e}")))
 }
 
-/// The model of a manifest, whose file has the size that is stated.
+/// The model of a manifest. Checks that the file has the size in the manifest.
 fn of_manifest(path: &Path, store: &Path, json: &Value) -> Result<Entry, Failure> {
     let invalid = |problem: &str| bad("invalid_manifest", path, &format!("invalid manifest: {problem}"));
     let layers = json.get("layers").and_then(Value::as_array).ok_or_else(|| invalid("there is no list layers"))?;
@@ -172,10 +172,10 @@ fn of_manifest(path: &Path, store: &Path, json: &Value) -> Result<Entry, Failure
     }
 }
 
-/// Compares the file of a model with its digest.
+/// Compares the SHA-256 of a model file with its digest.
 ///
 /// # Errors
-/// When it differs, the file cannot be read, or a signal ends the work.
+/// If the digest differs, the file cannot be read, or a signal interrupts the work.
 pub fn verify(entry: &Entry, quiet: bool) -> Result<(), Failure> {
     let path = &entry.model;
     let failed = |source| Failure::from(gguf_io::Error::Io { path: path.clone(), action: "read", source });

@@ -17,10 +17,10 @@ pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A model whose head was read, and whose data follows on standard input.
+/// A model on standard input. The head has been read, and the data follows.
 #[derive(Debug)]
 struct Piped {
-    /// The head, and the data that was read with it.
+    /// The head, and any data read along with it.
     start: Vec<u8>,
     /// The size of the file according to the head.
     bytes: u64,
@@ -33,7 +33,7 @@ impl ReadAt for Piped {
         Ok(self.bytes)
     }
 
-    /// Reads forward: bytes before the offset are skipped, and cannot be read later.
+    /// Reads forward only: bytes before the offset are skipped and cannot be read later.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let n = self.stream(offset)?.read(buf)?;
         let rest = buf.get_mut(n..).unwrap_or_default();
@@ -58,17 +58,17 @@ impl ReadAt for Piped {
         Ok(())
     }
 
-    /// Only what was read with the head.
+    /// Streams only the bytes that were read along with the head.
     fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         Ok(Box::new(self.start.get(start..).unwrap_or_default()))
     }
 }
 
-/// Opens the model on standard input. Only its head is read; tensor data can be read once, in the order of the file.
+/// Opens the model on standard input. Only its head is read; tensor data can be read once, in file order.
 ///
 /// # Errors
-/// When it cannot be read, or is not the head of a GGUF.
+/// If standard input cannot be read, or is not the head of a GGUF file.
 pub fn open() -> Result<ModelFile, Failure> {
     let failed = |source| Error::Io { path: NAME.into(), action: "read", source };
     let scan = HeadScan::new(None).within(MODEL_LIMITS);

@@ -1,10 +1,10 @@
-//! Metadata as text for people: one line, escaped, and shortened to a limit together with its length.
+//! Metadata as text for display: one line, escaped, and shortened to a limit with the original length appended.
 
 use gguf_format::{ArrayRef, Str, ValueRef};
 
 use crate::ui::{cut_end, grouped, text_width};
 
-/// The type of a value: `u32`, `string[32000]`.
+/// The type of a value, such as `u32` or `string[32000]`.
 pub fn type_name(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Array(a) => format!("{}[{}]", a.elem_type(), a.len()),
@@ -12,13 +12,13 @@ pub fn type_name(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Dimensions, the contiguous one first: `4096 x 32000`.
+/// Formats dimensions, the contiguous one first, as in `4096 x 32000`.
 pub fn shape(dims: impl Iterator<Item = u64>) -> String {
     let dims: Vec<String> = dims.map(|d| d.to_string()).collect();
     if dims.is_empty() { "scalar".to_owned() } else { dims.join(" x ") }
 }
 
-/// A value in at most `limit` columns, or in full.
+/// Formats a value in at most `limit` columns, or in full.
 pub fn value(value: ValueRef<'_>, limit: Option<usize>) -> String {
     match value {
         ValueRef::U8(v) => v.to_string(),
@@ -29,7 +29,7 @@ pub fn value(value: ValueRef<'_>, limit: Option<usize>) -> String {
         ValueRef::I32(v) => v.to_string(),
         ValueRef::U64(v) => v.to_string(),
         ValueRef::I64(v) => v.to_string(),
-        // With the exponent where that is shorter: 1e-5.
+        // `Debug` uses an exponent if that is shorter, as in 1e-5.
         ValueRef::F32(v) => format!("{v:?}"),
         ValueRef::F64(v) => format!("{v:?}"),
         ValueRef::Bool(0) => "false".to_owned(),
@@ -40,13 +40,13 @@ pub fn value(value: ValueRef<'_>, limit: Option<usize>) -> String {
     }
 }
 
-/// A text; in quotation marks where its ends could not be seen otherwise.
+/// Formats a string, in quotation marks if it is empty or starts or ends with white space.
 fn string(s: Str<'_>, limit: Option<usize>) -> String {
     let bytes = s.as_bytes();
     let is_space = |b: Option<&u8>| b.is_none_or(u8::is_ascii_whitespace);
     let show = |s| if is_space(bytes.first()) || is_space(bytes.last()) { quoted(s) } else { Str::to_string(&s) };
     let Some(limit) = limit else { return show(s) };
-    // Every character takes at most 4 bytes, so this much is enough to fill the line.
+    // A character takes at most 4 bytes, so this many bytes fill the line.
     let start = Str(before_cut_character(bytes, limit.saturating_mul(4).saturating_add(4)));
     let text = show(start);
     if start.as_bytes().len() == bytes.len() && text_width(&text) <= limit {
@@ -60,7 +60,7 @@ fn string(s: Str<'_>, limit: Option<usize>) -> String {
     text + &said
 }
 
-/// The first `n` bytes, less the bytes of a character that the cut would split.
+/// The first `n` bytes, without the bytes of a character that the cut would split.
 fn before_cut_character(bytes: &[u8], n: usize) -> &[u8] {
     let Some(start) = bytes.get(..n) else { return bytes };
     match std::str::from_utf8(start) {
@@ -73,7 +73,7 @@ fn quoted(s: Str<'_>) -> String {
     format!("\"{}\"", s.to_string().replace('"', "\\\""))
 }
 
-/// `[1, 2, 3]`, or `[1, 2, … 998 more]`
+/// Formats an array as `[1, 2, 3]` or `[1, 2, … 998 more]`.
 fn array(a: ArrayRef<'_>, limit: Option<usize>) -> String {
     let mut out = String::from("[");
     let mut width = 1;

@@ -1,8 +1,8 @@
-//! Topics of `gguf help` that are not commands. Their texts are pages of the book as well; a test keeps the two the same.
+//! Topics of `gguf help` other than commands. Their texts are also pages of the book; a test checks that both are the same.
 
 use std::ffi::OsString;
 
-/// The name of each topic, and its text.
+/// The names and texts of the topics.
 const TOPICS: &[(&str, &str)] = &[
     ("types", include_str!("topics/types.md")),
     ("json", include_str!("topics/json.md")),
@@ -10,7 +10,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("environment", include_str!("topics/environment.md")),
 ];
 
-/// The text of the topic for which a command line such as `gguf help types` asks; `None` for all others.
+/// The text of the topic requested by a command line such as `gguf help types`; `None` if there is no such topic.
 pub fn requested(args: impl IntoIterator<Item = OsString>) -> Option<&'static str> {
     let args: Vec<OsString> = args.into_iter().skip(1).collect();
     let [help, topic] = args.as_slice() else { return None };

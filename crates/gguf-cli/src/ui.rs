@@ -1,7 +1,7 @@
-//! The terminal: how wide it is, whether it takes colour, and how things are put there.
+//! The terminal: its width, its colours, and output to it.
 //!
-//! Text that comes from a file reaches this module escaped ([`gguf_format::Str`] and the `shown` of findings do that), and
-//! error messages are escaped here once more, because paths come from folders that others may fill.
+//! Text from files is already escaped when it is passed to this module ([`gguf_format::Str`] and the `shown` function of findings
+//! do that). Error messages are escaped again here, because paths may come from folders that others can write to.
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
@@ -22,7 +22,7 @@ pub use number::{bits_per_weight, count, digits, duration, percent, rate, share,
 pub use progress::ProgressLine;
 pub use table::{Column, Table};
 
-/// A way to set text off.
+/// A text style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Style {
@@ -49,7 +49,7 @@ impl Style {
     }
 }
 
-/// Text with a style, if there is colour.
+/// Text with a style, which is applied only if colour is enabled.
 struct Painted<T>(T, Style, bool);
 
 impl<T: fmt::Display> fmt::Display for Painted<T> {
@@ -61,22 +61,22 @@ impl<T: fmt::Display> fmt::Display for Painted<T> {
     }
 }
 
-/// Standard output and standard error, and what each can show.
+/// Standard output and standard error, and their capabilities.
 #[derive(Debug)]
 pub struct Ui {
     /// Standard output, buffered.
     pub out: BufWriter<Stdout>,
     err: Stderr,
-    /// Columns of standard output; `None` when it is not a terminal, and nothing has to be cut.
+    /// Width of standard output in columns; `None` if it is not a terminal and nothing is cut.
     pub width: Option<usize>,
-    /// The name and version of the schema of the JSON that the command was asked for, until it is printed.
+    /// The name and version of the requested JSON schema; taken when the JSON is printed.
     pub schema: Option<String>,
     out_colour: bool,
     err_colour: bool,
 }
 
 impl Ui {
-    /// Looks at the two streams and at `NO_COLOR` and `TERM`.
+    /// Detects the capabilities of both streams, and reads `NO_COLOR` and `TERM`.
     pub fn new() -> Ui {
         let (out, err) = (io::stdout(), io::stderr());
         let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && !is_dumb();
@@ -90,30 +90,30 @@ impl Ui {
         }
     }
 
-    /// Whether a person looks at standard output.
+    /// Whether standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.width.is_some()
     }
 
-    /// Text for standard output.
+    /// Styles text for standard output.
     pub fn paint<T: fmt::Display>(&self, text: T, style: Style) -> impl fmt::Display + use<T> {
         Painted(text, style, self.out_colour)
     }
 
-    /// Text for standard error.
+    /// Styles text for standard error.
     pub fn paint_err<T: fmt::Display>(&self, text: T, style: Style) -> impl fmt::Display + use<T> {
         Painted(text, style, self.err_colour)
     }
 
-    /// A number of bytes in a table: short for people, exact for everything else.
+    /// Formats a number of bytes for a table: rounded on a terminal, exact otherwise.
     pub fn bytes(&self, n: u64) -> String {
         if self.is_terminal() { size(n) } else { n.to_string() }
     }
 
-    /// Writes a path and a line break: as it is, except to a terminal, which may not act on anything in it.
+    /// Writes a path and a line break. The path is escaped on a terminal, and unchanged otherwise.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn print_path(&mut self, path: &Path) -> io::Result<()> {
         if self.is_terminal() {
             return writeln!(self.out, "{}", shown_path(path));
@@ -122,11 +122,11 @@ impl Ui {
         writeln!(self.out)
     }
 
-    /// Writes a hash and a path as `sha256sum` does: a path with line breaks or backslashes has them escaped, after a backslash at the
-    /// start of the line.
+    /// Writes a hash and a path in the format of `sha256sum`: if the path contains line breaks or backslashes, they are escaped, and the line
+    /// starts with a backslash.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn print_hash(&mut self, hash: &str, path: &Path) -> io::Result<()> {
         let bytes = path.as_os_str().as_encoded_bytes();
         if self.is_terminal() || !bytes.iter().any(|byte| b"\\\n\r".contains(byte)) {
@@ -145,20 +145,20 @@ impl Ui {
         writeln!(self.out)
     }
 
-    /// Writes a path as a title, of which the middle is cut out where there is no room.
+    /// Writes a path as a title. The middle is cut out if the path is too long.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn title(&mut self, path: &Path) -> io::Result<()> {
         let path = shown_path(path);
         let title = self.paint(cut_middle(&path, self.width.unwrap_or(usize::MAX)), Style::Bold);
         writeln!(self.out, "{title}")
     }
 
-    /// Writes a label and the text that belongs to it, in as many lines as it takes; the text is safe already.
+    /// Writes a label and its text, wrapped to as many lines as needed. The text must be escaped already.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn field(&mut self, label: &str, style: Style, text: &str) -> io::Result<()> {
         let indent = text_width(label);
         let room = self.width.map_or(usize::MAX, |w| w.saturating_sub(indent));
@@ -173,12 +173,12 @@ impl Ui {
     /// Flushes the buffer.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
 
-    /// Says on standard error why something failed, after all output that came before it.
+    /// Prints a failure to standard error, after flushing standard output.
     pub fn error(&mut self, failure: &Failure) {
         let _ = self.out.flush();
         if !matches!(failure, Failure::PipeClosed) {
@@ -186,19 +186,19 @@ impl Ui {
         }
     }
 
-    /// Says on standard error what the user should know.
+    /// Prints a warning to standard error.
     pub fn warning(&mut self, message: &str) {
         let _ = self.out.flush();
         self.say(&self.paint_err("gguf: warning:", Style::Yellow).to_string(), message);
     }
 
-    /// Says something on standard error. There is nowhere to complain when that fails.
+    /// Prints a note to standard error. Write errors are ignored, because there is nowhere to report them.
     pub fn note(&mut self, message: &str) {
         let _ = self.out.flush();
         let _ = writeln!(self.err, "{}", safe(message));
     }
 
-    /// Asks for a line of text on standard error.
+    /// Prints a prompt for a line of text to standard error.
     pub fn prompt(&mut self, message: &str) {
         let _ = self.out.flush();
         let _ = write!(self.err, "{}", safe(message));
@@ -210,17 +210,17 @@ impl Ui {
     }
 }
 
-/// Whether the terminal understands nothing but plain lines.
+/// Whether the terminal supports only plain lines.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Columns of a terminal; 80 where it does not say.
+/// Width of a terminal in columns; 80 if it is unknown.
 fn width_of(size: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
     size.map(|(width, _)| usize::from(width.0)).filter(|&w| w > 0).unwrap_or(80)
 }
 
-/// Whether a character controls a terminal, or hides or reorders the surrounding text: one that [`Str`] escapes.
+/// Whether a character controls a terminal, or hides or reorders the surrounding text. [`Str`] escapes these characters.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -230,7 +230,7 @@ pub fn is_hidden(c: char) -> bool {
     written.is_err() || shown.starts_with(b"\\")
 }
 
-/// A message without anything that a terminal would act on. Line breaks stay.
+/// Escapes control characters and invisible characters in a message. Line breaks are kept.
 pub fn safe(message: &str) -> String {
     let hidden = |c: char| c != '\n' && !c.is_ascii_graphic() && c != ' ' && c.is_ascii();
     let needs = message.chars().any(|c| hidden(c) || !c.is_ascii() && c.width().unwrap_or(0) == 0);
@@ -241,7 +241,7 @@ pub fn safe(message: &str) -> String {
     lines.join("\n")
 }
 
-/// Escapes what cannot be seen, and leaves backslashes alone: messages are escaped once already.
+/// Escapes invisible characters but not backslashes, because messages are already escaped once.
 fn escape_invisible(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
@@ -253,7 +253,7 @@ fn escape_invisible(line: &str) -> String {
     out
 }
 
-/// Text of a file as it is, but without anything that a terminal would act on. Line breaks and tabs stay.
+/// Text of a file with control characters, invisible characters and invalid UTF-8 escaped. Line breaks and tabs are kept.
 pub fn visible(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -271,12 +271,12 @@ pub fn visible(bytes: &[u8]) -> String {
     out
 }
 
-/// Columns that a text takes on a terminal.
+/// Width of a text on a terminal, in columns.
 pub fn text_width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The text, its end cut off so that it takes at most `width` columns.
+/// Cuts off the end of a text so that it takes at most `width` columns.
 pub fn cut_end(text: &str, width: usize) -> String {
     if text_width(text) <= width {
         return text.to_owned();
@@ -286,7 +286,7 @@ pub fn cut_end(text: &str, width: usize) -> String {
     out
 }
 
-/// The text, its middle cut out so that it takes at most `width` columns: of a name, both ends tell.
+/// Cuts out the middle of a text so that it takes at most `width` columns. Both ends of a name are significant.
 pub fn cut_middle(text: &str, width: usize) -> String {
     if text_width(text) <= width {
         return text.to_owned();
@@ -299,7 +299,7 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     out
 }
 
-/// As many characters as fit.
+/// The longest prefix that fits into `width` columns.
 fn start_of(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut left = width;
     chars
@@ -313,8 +313,8 @@ fn start_of(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
-/// Breaks a text into lines of at most `width` columns, at spaces. A wider word, such as a long name, stays whole, so that it can be
-/// copied and searched for; the terminal breaks its line.
+/// Breaks a text at spaces into lines of at most `width` columns. A longer word, such as a long name, is not broken, so that it can be
+/// copied and searched for.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -1,4 +1,4 @@
-//! Looking after long work: its progress on the terminal, and an end when a signal asks for that.
+//! Supervision of long-running work: progress on the terminal, and cancellation by signals.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -9,37 +9,37 @@ use signal_hook::{consts, flag};
 
 use crate::ui::{ProgressLine, rate, size};
 
-/// The signal that came last, 0 if none has come.
+/// The last signal received; 0 if none.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// Ends the program by the signal that interrupted its work, if one did, so that whoever started it sees that: a shell then ends its
-/// loop, too. Whatever is to be said has to be said before.
+/// If a signal interrupted the work, ends the program by that signal, so that the parent process sees it; a shell, for example, then
+/// ends its loop. All output must be written before.
 pub fn end_by_signal() {
     if let Ok(signal @ 1..) = i32::try_from(SIGNAL.load(Ordering::Relaxed)) {
         let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
 }
 
-/// Makes writing more than a file may have (`ulimit -f`) an error like others. Unless it is caught, the signal kills the process, which
-/// then leaves what it has begun.
+/// Turns exceeding the file size limit (`ulimit -f`) into an ordinary write error. By default, SIGXFSZ kills the process and leaves
+/// unfinished files.
 pub fn catch_file_size_signal() {
-    // Without the handler, it is as it was.
+    // If the handler cannot be registered, the default behaviour remains.
     #[cfg(unix)]
     let _ = flag::register(consts::SIGXFSZ, Arc::default());
 }
 
-/// Draws the progress of a run, and ends it when a signal asks for that.
+/// Shows the progress of a run, and cancels it if a signal is received.
 pub struct Watch {
     line: ProgressLine,
     interrupted: Arc<AtomicBool>,
-    /// Bytes that an earlier run has left and that were done again.
+    /// Bytes of an earlier run that were damaged and are redone.
     damaged: AtomicU64,
-    /// Whether something else that it has left was of no use.
+    /// Whether other kept work of an earlier run was unusable.
     unusable: AtomicBool,
 }
 
 impl Watch {
-    /// Starts the clock, and catches the signals.
+    /// Starts the clock and registers the signal handlers.
     pub fn new(quiet: bool) -> Watch {
         let interrupted = Arc::new(AtomicBool::new(false));
         let ending = [
@@ -49,7 +49,7 @@ impl Watch {
             consts::SIGHUP,
         ];
         for signal in ending.into_iter().filter(|&signal| !is_ignored(signal)) {
-            // The second time the signal ends the process at once. Without these handlers, so does the first.
+            // A second signal ends the process at once. If these handlers cannot be registered, the first one does.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
             let _ = flag::register_usize(signal, Arc::clone(&SIGNAL), signal.unsigned_abs() as usize);
@@ -62,12 +62,12 @@ impl Watch {
         }
     }
 
-    /// Takes the line off the terminal.
+    /// Erases the progress line.
     pub fn clear(&self) {
         self.line.clear();
     }
 
-    /// Says what became of what an earlier run has left, if there is any.
+    /// Describes the result of resuming an earlier run, if any work was kept.
     pub fn said_of_kept(&self) -> Option<String> {
         let (kept, damaged) = (self.line.kept(), self.damaged.load(Ordering::Relaxed));
         let unusable = self.unusable.load(Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// The rate for this many bytes, in brackets; empty if some of them were kept from an earlier run.
+    /// The rate for a number of bytes, in parentheses; empty if an earlier run finished some of them.
     pub fn rate(&self, bytes: u64) -> String {
         match self.line.kept() {
             0 => format!(" ({})", rate(bytes, self.elapsed())),
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// Whether whoever started the program wants it to go on in spite of a signal, as `nohup` does. Told on Linux only.
+/// Whether the parent process has set a signal to be ignored, as `nohup` does. Detected only on Linux.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

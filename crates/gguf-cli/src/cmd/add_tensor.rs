@@ -1,4 +1,4 @@
-//! `gguf add-tensor`: a model with one more tensor.
+//! `gguf add-tensor`: adds a tensor to a model.
 
 use std::path::PathBuf;
 

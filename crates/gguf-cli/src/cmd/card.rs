@@ -1,4 +1,4 @@
-//! `gguf card`: the table of a model card, and its front matter.
+//! `gguf card`: the table and the front matter of a model card.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
 
-/// The longest README that is read.
+/// Maximum size of a README.
 const MAX_README: u64 = 16 << 20;
 
 /// Print the table of files for a model card, or check a README against the files.

@@ -1,4 +1,4 @@
-//! `gguf cat`: the values of a tensor, in numbers and as a picture.
+//! `gguf cat`: statistics, a histogram and the values of a tensor.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -16,10 +16,10 @@ use crate::text::shape;
 use crate::ui::{Style, Ui, digits, grouped, percent, size};
 use crate::watch::Watch;
 
-/// Columns of the longest bar where standard output is not a terminal.
+/// Width of the longest bar if standard output is not a terminal.
 const PLAIN_BAR: usize = 50;
 
-/// Values of a row that are decoded at once.
+/// Number of values of a row decoded at once.
 const ROWS_AT_ONCE: u64 = 1 << 16;
 
 /// Show statistics and a histogram of a tensor, or its values.
@@ -61,7 +61,7 @@ pub struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-/// `3..7`, `3..`, `..7`, or `3` for one row.
+/// Parses `3..7`, `3..`, `..7`, or `3` for one row.
 fn parse_rows(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str, default| match text {
         "" => Ok(default),
@@ -187,7 +187,7 @@ impl Args {
 
 fn print_rows(ui: &mut Ui, rows: &Tensor<'_>) -> Result<(), Failure> {
     let row_len = usize::try_from(rows.row_len()).unwrap_or(usize::MAX).max(1);
-    // Types whose numbers single precision does not hold are written from their bytes.
+    // Single precision does not represent all values of these types, so they are printed from their bytes.
     let width = match rows.ty() {
         GgmlType::I32 => 4,
         GgmlType::I64 | GgmlType::F64 => 8,
@@ -211,7 +211,7 @@ fn print_rows(ui: &mut Ui, rows: &Tensor<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Values with a space between them.
+/// Prints values separated by spaces.
 fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()> {
     for (i, value) in values.enumerate() {
         write!(ui.out, "{}{value}", if i == 0 { "" } else { " " })?;
@@ -219,7 +219,7 @@ fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()
     writeln!(ui.out)
 }
 
-/// A bar with the length of its share of the width; a share above 0 is always visible.
+/// A bar proportional to `n / most`; any `n` above 0 gets a visible bar.
 fn bar(n: u64, most: u64, room: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (n as f64 / most as f64 * room as f64 * 8.0).round() as usize;
@@ -242,7 +242,7 @@ struct JsonStats<'a> {
     mean: Option<f64>,
     stddev: Option<f64>,
     rms: Option<f64>,
-    /// Numbers of values in equal parts from `min` to `max`.
+    /// Number of values in each of the equal intervals from `min` to `max`.
     histogram: &'a [u64],
 }
 

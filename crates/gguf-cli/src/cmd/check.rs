@@ -1,4 +1,4 @@
-//! `gguf check`: everything that is wrong with files, as findings of the format's and the model's rules.
+//! `gguf check`: validates files by the rules of the format and of the models.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Args {
         let mut seen: Vec<(PathBuf, u32)> = Vec::new();
         let mut is_first = true;
         for path in &self.files {
-            // Of a set of shards that is given as a whole, the first one stands for all.
+            // If the shards of a set are passed one by one, the first one represents the set.
             if let Some(set) = self.shard_name(path).map(|n| (path.with_file_name(n.prefix), n.number.count())) {
                 if seen.contains(&set) {
                     continue;
@@ -117,7 +117,7 @@ impl Args {
         Ok(verdict)
     }
 
-    /// The name of a file that is a shard of several, unless files are judged one by one.
+    /// The parsed shard name of a file; `None` if the file is not a shard, or if files are checked individually.
     fn shard_name<'p>(&self, path: &'p Path) -> Option<ShardName<'p>> {
         let name = ShardName::parse(path.file_name()?.to_str()?)?;
         (name.number.count() > 1 && !self.structure && self.at == 0).then_some(name)
@@ -139,7 +139,7 @@ impl Args {
 }
 
 impl Args {
-    /// Checks the model on standard input, of which the head is kept and the data counted.
+    /// Checks the model on standard input. The head is kept in memory and the data is only counted.
     fn check_stdin(&self) -> Result<Check, Failure> {
         if self.data || self.at > 0 {
             let option = if self.data { "--data" } else { "--at" };
@@ -150,7 +150,7 @@ impl Args {
     }
 }
 
-/// The findings of each file, and those about all shards together. A model in one file has one section.
+/// The findings of each file, followed by those that concern all shards. A model in one file has one section.
 fn sections(check: &Check) -> Vec<Section> {
     let of_file = |(path, report): &(PathBuf, Report)| Section { paths: vec![path.clone()], report: report.clone() };
     let mut sections: Vec<Section> = check.files().iter().map(of_file).collect();

@@ -1,4 +1,4 @@
-//! `gguf completions`: scripts that complete the command line in a shell.
+//! `gguf completions`: shell completion scripts.
 
 use clap_complete::{Shell, generate};
 
@@ -20,7 +20,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        // Into memory first: the generator panics when its output is closed early.
+        // The generator panics if its output is closed early, so it writes to memory first.
         let mut script = Vec::new();
         generate(self.shell, &mut definition(), "gguf", &mut script);
         std::io::Write::write_all(&mut ui.out, &script)?;

@@ -1,4 +1,4 @@
-//! `gguf convert`: a Hugging Face folder becomes a GGUF file.
+//! `gguf convert`: converts a Hugging Face checkpoint to GGUF.
 
 use std::fmt;
 use std::io::Write;
@@ -182,7 +182,7 @@ pub struct Args {
     #[command(flatten)]
     hash: HashOption,
 
-    // Last, for what follows stands under its heading in the help.
+    // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     quantization: quantize::Options,
 
@@ -190,17 +190,17 @@ pub struct Args {
     shards: Shards,
 }
 
-/// What `--type` can be besides a file type.
+/// Values of `--type` in addition to the file types.
 const AUTO: &[(&str, &str)] = &[("auto", "the 16-bit type of the checkpoint, or f16")];
 
-/// What `--type` can be.
+/// A value of `--type`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum FileType {
-    /// The file that the reference's converter writes.
+    /// A file as written by llama.cpp's converter.
     Converted(OutType),
-    /// As well one that the reference's converter writes, unless options of quantization are given.
+    /// A type that llama.cpp's converter also writes; quantized only if quantization options are given.
     Either(OutType, Target),
-    /// What such a file is quantized to.
+    /// The converted file is then quantized to this file type.
     Quantized(Target),
 }
 
@@ -234,7 +234,7 @@ impl Args {
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
-        // llama.cpp's converter, whose types these are otherwise, knows no image models.
+        // llama.cpp's converter, which defines these types for other models, does not support image models.
         let is_either = self.ty.iter().any(|ty| matches!(ty, FileType::Either(..)));
         let is_quantized = self.quantization.are_given() || is_either && gguf_hf::is_image_model(dir)?;
         let resolved = |ty: &FileType| match *ty {
@@ -269,7 +269,7 @@ impl Args {
         Ok(verdict.max(written).max(in_range).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
-    /// Plans the projector that is written beside the model: whether llama.cpp would reject it, and its path.
+    /// Plans the projector beside the model. Returns its plan, its path, and whether llama.cpp would reject it.
     fn projector(
         &self,
         ui: &mut Ui,
@@ -291,14 +291,14 @@ impl Args {
         Ok(Some((projector, is_invalid, path)))
     }
 
-    /// Checks, before the model is written, that the projector beside it has another path, and that the disks have room for both.
+    /// Checks, before the model is written, that the projector has a different path and that the disks have room for both.
     fn check_beside(&self, models: &[(&Plan, &Path)], projector: Option<(&Plan, &Path)>) -> Result<(), Failure> {
         let Some(projector) = projector else { return Ok(()) };
         if models.iter().any(|(_, model)| *model == projector.1) {
             let problem = "output path of both the model and the projector; use separate names";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", projector.1.display())));
         }
-        // Part of what a resumed run needs may be written.
+        // A resumed run may have written part of the output already.
         if !self.dry_run && !self.resume {
             gguf_pipeline::rooms(&[models, &[projector]].concat()).iter().try_for_each(Room::check)?;
         }
@@ -353,7 +353,7 @@ impl Args {
         Ok(conversion)
     }
 
-    /// Plans a conversion and prints its warnings; returns whether llama.cpp would reject the output.
+    /// Plans a conversion and prints its warnings. Returns whether llama.cpp would reject the output.
     fn plan_checked(
         &self,
         ui: &mut Ui,
@@ -381,7 +381,7 @@ impl Args {
         Ok((conversion, is_invalid))
     }
 
-    /// Converts to several types from one read.
+    /// Converts to several types from one read of the checkpoint.
     fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<(&Plan, &Path)>) -> Outcome {
         self.output.as_deref().map_or(Ok(()), output::check_several)?;
         let is_projector = matches!(self.mmproj, Some(None));
@@ -412,7 +412,7 @@ impl Args {
             }
             skipped.push(conversion.skipped.clone());
             let mut draft = conversion.plan.to_draft();
-            // All conversions of a folder read the same tensors, and one source is read for all.
+            // All conversions of a folder read the same tensors, so they share one source.
             draft.source = source.get_or_insert(draft.source).clone();
             let (target, plan) = match ty {
                 FileType::Quantized(target) => {
@@ -471,14 +471,14 @@ impl Args {
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
-    /// Refuses options that say nothing about an adapter, a projector or an image model.
+    /// Rejects options that do not apply to an adapter, a projector or an image model.
     fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
         let what = match kind {
             OutputKind::Adapter => "an adapter",
             OutputKind::Images => "an image model",
             _ => "a projector",
         };
-        // Beside a model they are about that.
+        // If the projector is written beside a model, the options apply to the model.
         let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
             ("--vocab-only", self.vocab_only),
@@ -503,7 +503,7 @@ impl Args {
         Err(Failure::CouldNotRun(problem))
     }
 
-    /// The refusal of an output that llama.cpp would not load.
+    /// The error for an output that llama.cpp would not load.
     fn invalid(&self, dir: &Path, n_errors: usize) -> Option<Failure> {
         let errors = match n_errors {
             0 => return None,
@@ -516,14 +516,14 @@ impl Args {
         (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
 
-    /// Checks that the values of plans fit their types, before the outputs are written; see [`RangeCheck::run`].
+    /// Checks, before the outputs are written, that the values of plans fit their types; see [`RangeCheck::run`].
     fn check_range(
         &self,
         ui: &mut Ui,
         dir: &Path,
         plans: &[(&Plan, Option<&Path>)],
     ) -> Result<(Vec<Range>, Verdict), Failure> {
-        // All values take a while to read.
+        // Reading all values takes a while.
         if self.check_range && !self.dry_run && !self.resume {
             let outputs: Vec<(&Plan, &Path)> = plans.iter().filter_map(|(plan, out)| Some((*plan, (*out)?))).collect();
             for path in outputs.iter().flat_map(|(plan, out)| plan.output_paths(out)) {
@@ -544,7 +544,7 @@ impl Args {
         RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
     }
 
-    /// Quantizes what the conversion would write, without writing it.
+    /// Quantizes the planned conversion without writing the intermediate file.
     fn quantize(
         &self,
         ui: &mut Ui,
@@ -625,7 +625,7 @@ fn said(conversion: &Conversion, watch: &Watch) -> String {
     )
 }
 
-/// Prints which tensors of the checkpoint have no place in the output, if there are any.
+/// Prints the tensors of the checkpoint that are not written, if any.
 fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
     if skipped.is_empty() {
         return Ok(());
@@ -638,13 +638,13 @@ fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
     table.print(ui, 0)
 }
 
-/// Prints the architectures that can be converted.
+/// Prints the supported architectures.
 fn list(ui: &mut Ui, all: bool) -> Outcome {
     let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
     for (architecture, checkpoint) in gguf_hf::arch::supported() {
         let name = checkpoint.architecture(architecture);
         match rows.iter_mut().find(|(other, _)| *other == name) {
-            // One class may become the architecture in several ways.
+            // A class may map to the architecture in several ways.
             Some((_, classes)) => {
                 let new: Vec<&str> =
                     checkpoint.classes.iter().copied().filter(|class| !classes.contains(class)).collect();
@@ -706,12 +706,12 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// Classes that only the reference converter supports, and the reasons.
+/// Classes supported only by llama.cpp's converter, and the reasons.
 fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
     gguf_model::arch::UNSUPPORTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
 }
 
-/// Names in as few lines as there is room for; none is cut.
+/// Breaks a list of names into lines of at most `room` columns. Names are never cut.
 fn lines_of(names: &[&str], room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in names {
@@ -727,7 +727,7 @@ fn lines_of(names: &[&str], room: usize) -> Vec<String> {
     lines
 }
 
-/// Prints what would be written as JSON, with what is known besides: tensors that are left out, values out of range, and the disks.
+/// Prints the plan as JSON, with the tensors that are left out, the values out of range, and the free space on the disks.
 fn print_json(
     ui: &mut Ui,
     plan: &Plan,
@@ -744,7 +744,7 @@ fn print_json(
     Ok(preflight::judge_rooms(ui, rooms))
 }
 
-/// Prints what would be written.
+/// Prints the plan.
 fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>, ranges: &[Range]) -> Outcome {
     let plan = &conversion.plan;
     let out = out.map(|out| output::path_of(&conversion.output_path(out), plan)).transpose()?;

@@ -1,4 +1,4 @@
-//! `gguf diff`: what two models have in common and what they do not.
+//! `gguf diff`: compares two models.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -17,10 +17,10 @@ use crate::watch::Watch;
 
 mod json;
 
-/// Columns that a value has where standard output is not a terminal.
+/// Maximum width of a value if standard output is not a terminal.
 const PLAIN_LIMIT: usize = 60;
 
-/// The longest texts that are compared line by line.
+/// Maximum length of texts that are compared line by line.
 const MAX_TEXT: usize = 1 << 20;
 
 /// Compare the metadata, tensors and values of two models.
@@ -103,7 +103,7 @@ impl Args {
             Sort::File => {}
             Sort::Name => tensors.sort_by(|a, b| a.name.cmp(&b.name)),
             Sort::Error => {
-                // What cannot be put into numbers comes first.
+                // Differences without a numeric error come first.
                 let error = |t: &TensorDiff| match &t.data {
                     DataDiff::Numbers(error) => error.figures().relative,
                     _ if t.is_same() => -1.0,
@@ -132,7 +132,7 @@ impl Args {
         Ok(())
     }
 
-    /// Keys and their values on both sides, then texts of several lines and where arrays differ.
+    /// Prints keys with both values, then the differences of multi-line texts and of arrays.
     fn print_keys(&self, ui: &mut Ui, keys: &[KeyDiff]) -> io::Result<()> {
         let limit = match (self.full, ui.width) {
             (true, _) => None,
@@ -217,7 +217,7 @@ impl Args {
     }
 }
 
-/// The tensors and their figures. Where there is no room for all figures, the last ones are left out.
+/// Prints the tensors and their figures. The last figures are omitted if they do not fit.
 fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
     let columns = [
         Column::whole(""),
@@ -271,7 +271,7 @@ fn figures(error: &TensorError) -> [String; 5] {
     [number(figures.rmse), relative(figures.relative), cosine(figures.cosine), largest, at]
 }
 
-/// Everything in a few sentences.
+/// A summary in a few sentences.
 fn sums(diff: &Diff, is_metadata: bool) -> Vec<String> {
     let count = |of: &dyn Fn(&TensorDiff) -> bool| diff.tensors.iter().filter(|t| of(t)).count() as u64;
     let only_a = count(&|t| t.b.is_none());

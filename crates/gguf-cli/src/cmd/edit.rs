@@ -1,4 +1,4 @@
-//! `gguf edit`: all key-values as text in an editor.
+//! `gguf edit`: edits the metadata as text in an editor.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Args {
         )
         .and_then(|()| text.flush())
         .map_err(|e| fail("write", e))?;
-        // Editors replace files, so it is read again by its name.
+        // Editors replace the file, so it is opened again by name.
         let path = text.into_temp_path();
         run_editor(&path)?;
         let edited = std::fs::read_to_string(&path).map_err(|e| fail("read", e))?;
@@ -62,7 +62,7 @@ impl Args {
     }
 }
 
-/// The key-values as text, without the key that only takes up room.
+/// The key-values as text, without the padding key.
 fn shown(head: &Head) -> String {
     let mut text = text_of(head);
     let pad = format!("{}: ", gguf_edit::PAD_KEY);
@@ -74,7 +74,7 @@ fn shown(head: &Head) -> String {
     text
 }
 
-/// Keeps the text that could not be used, and says where.
+/// Keeps the invalid text, and returns a failure with its path.
 fn kept(path: tempfile::TempPath, problem: &dyn std::fmt::Display) -> Failure {
     match path.keep() {
         Ok(path) => Failure::CouldNotRun(format!("{problem}; the text is kept in {}", path.display())),
@@ -82,12 +82,12 @@ fn kept(path: tempfile::TempPath, problem: &dyn std::fmt::Display) -> Failure {
     }
 }
 
-/// Lets the user edit a file.
+/// Opens a file in the user's editor and waits for it to exit.
 fn run_editor(path: &Path) -> Result<(), Failure> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR"));
     let editor = editor.unwrap_or_else(|| if cfg!(windows) { "notepad" } else { "vi" }.to_owned());
-    // The variable may have options in it, so a shell takes it apart.
+    // The variable may contain options, so a shell parses it.
     let status = if cfg!(windows) {
         Command::new("cmd").arg("/C").arg(format!("{editor} \"{}\"", path.display())).status()
     } else {

@@ -1,4 +1,4 @@
-//! `gguf estimate`: how much memory a model takes.
+//! `gguf estimate`: estimates the memory that a model needs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::json;
 use crate::stdin;
 use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 
-/// Levels of JSON that are indented.
+/// Number of indented JSON levels.
 const LEVELS: usize = 2;
 
 /// Estimate the memory that llama.cpp needs for a model: weights, KV cache, compute buffers and output.
@@ -82,7 +82,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The types that llama.cpp has for caches (`kv_cache_types` in `common/arg.cpp`).
+/// The cache types that llama.cpp supports (`kv_cache_types` in `common/arg.cpp`).
 const CACHE_TYPES: &[GgmlType] = &[
     GgmlType::F32,
     GgmlType::F16,

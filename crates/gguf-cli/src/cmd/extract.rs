@@ -1,4 +1,4 @@
-//! `gguf extract`: tensors as files of NumPy and safetensors.
+//! `gguf extract`: writes tensors to NumPy and safetensors files.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gguf get`: values of keys, for scripts.
+//! `gguf get`: prints the values of keys, for scripts.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -16,10 +16,10 @@ use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
-/// Keys of a file that are looked at for one that was meant.
+/// Maximum number of keys searched for a similar name.
 const LOOKED_AT: usize = 10_000;
 
-/// Levels of JSON that are indented: each key has its own line.
+/// Number of indented JSON levels: each key has its own line.
 const LEVELS: usize = 2;
 
 /// Print the values of metadata keys.
@@ -75,7 +75,7 @@ impl Args {
             let before = found.len();
             found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
             if !is_pattern(key) {
-                // Of duplicate keys, readers use the first.
+                // Readers use the first of duplicate keys.
                 found.truncate(before + 1);
             }
             if found.len() == before {
@@ -112,7 +112,7 @@ impl Args {
         Ok(verdict)
     }
 
-    /// The value of the one key that was asked for.
+    /// Prints the value of the single requested key.
     fn single(&self, ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
         if self.only_type {
             return writeln!(ui.out, "{}", text::type_name(value));
@@ -123,7 +123,7 @@ impl Args {
         }
     }
 
-    /// Keys and values side by side.
+    /// Prints keys and values side by side.
     fn lines(&self, ui: &mut Ui, found: &[(Str<'_>, ValueRef<'_>)]) -> std::io::Result<()> {
         let mut table = Table::new([Column::name("KEY").styled(Style::Cyan), Column::text("VALUE")]);
         for &(key, value) in found {
@@ -149,11 +149,11 @@ impl Args {
 struct Document<'a> {
     path: json::Text<'a>,
     values: ByKey<'a>,
-    /// Why there are no values of some keys.
+    /// The keys without a value, and the reasons.
     errors: Vec<json::Error<'a>>,
 }
 
-/// An object of keys and values. Of duplicate keys, readers use the first.
+/// An object of keys and values. If a key is duplicated, the first value is used, as readers do.
 struct ByKey<'a>(&'a [(Str<'a>, ValueRef<'a>)]);
 
 impl Serialize for ByKey<'_> {
@@ -169,7 +169,7 @@ impl Serialize for ByKey<'_> {
     }
 }
 
-/// A value and a line break. Only what goes to a terminal is escaped.
+/// Prints a value and a line break. Control characters are escaped only on a terminal.
 fn raw(ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
     match value {
         ValueRef::String(s) if ui.is_terminal() => writeln!(ui.out, "{}", visible(s.as_bytes())),
@@ -195,8 +195,8 @@ fn is_pattern(key: &str) -> bool {
     key.contains(['*', '?'])
 }
 
-/// Whether a key is the requested one. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
-/// last `*` only, so its time is bounded by the product of the lengths.
+/// Whether a key matches a pattern, in which `*` stands for any bytes and `?` for one byte. Backtracks only to the last `*`, so the time is
+/// bounded by the product of the lengths.
 pub fn matches(pattern: &str, key: Str<'_>) -> bool {
     let (pattern, key) = (pattern.as_bytes(), key.as_bytes());
     let (mut p, mut k) = (0, 0);
@@ -227,7 +227,7 @@ fn bad(path: &std::path::Path, message: &str) -> Failure {
     Failure::Bad(format!("{}: {message}", path.display()))
 }
 
-/// Says that a key is missing, and which one may have been meant.
+/// The failure for a missing key, with a similar key as a suggestion.
 fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     if is_pattern(key) {
         return bad(path, &format!("no key matches {key}; `gguf show --kv` lists all keys"));

@@ -1,4 +1,4 @@
-//! `gguf graft`: tensors and keys of one model in another.
+//! `gguf graft`: copies tensors and keys from one model to another.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gguf hash`: hashes of a model and its tensors, printed or checked.
+//! `gguf hash`: computes or verifies the hashes of a model and its tensors.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::stdin;
 use crate::ui::{Style, Ui, grouped, shown_path};
 use crate::watch::Watch;
 
-/// The longest manifest that is read.
+/// Maximum size of a manifest.
 const MAX_MANIFEST: u64 = 64 << 20;
 
 /// Compute hashes of a model and its tensors, or verify them against a manifest.
@@ -112,7 +112,7 @@ impl Args {
         let options = HashOptions::new(algorithms.clone())
             .no_tensors(self.no_layer)
             .no_model(self.no_model)
-            // A pipe is read in order, by one thread.
+            // A pipe is read sequentially by one thread.
             .threads(if is_piped { Some(NonZeroUsize::MIN) } else { self.threads });
         let watch = Watch::new(self.quiet);
         let hashes = gguf_edit::hash(files.files(), &options, &watch);
@@ -124,7 +124,7 @@ impl Args {
         }
     }
 
-    /// The kinds that are asked for; else the strongest that the manifest has.
+    /// The requested algorithms, or else the strongest algorithm in the manifest.
     fn algorithms(&self, manifest: Option<&Manifest>) -> Vec<Algorithm> {
         let asked = [
             (self.xxh64 || self.all, Algorithm::Xxh64),
@@ -150,7 +150,7 @@ impl Args {
         algorithms
     }
 
-    /// The lines of a manifest.
+    /// Prints the lines of a manifest.
     fn print(&self, ui: &mut Ui, hashes: &Hashes) -> Outcome {
         if self.json {
             json::print(ui, 2, &JsonHashes::of(&self.model, hashes))?;
@@ -167,7 +167,7 @@ impl Args {
         Ok(Verdict::Good)
     }
 
-    /// `sha256    c0510d38...  model.gguf:blk.0.attn_k.weight`, and how it compares.
+    /// A line such as `sha256    c0510d38...  model.gguf:blk.0.attn_k.weight`, with the result of the comparison.
     fn line(
         &self,
         ui: &mut Ui,
@@ -250,7 +250,7 @@ impl Args {
     }
 }
 
-/// In the words of llama-gguf-hash.
+/// The wording of llama-gguf-hash.
 fn said(status: Status) -> &'static str {
     match status {
         Status::Ok => "Ok",
@@ -284,7 +284,7 @@ struct JsonCheck<'a> {
 #[derive(Serialize)]
 struct JsonCompared<'a> {
     algorithm: &'static str,
-    /// `None` for the model.
+    /// `None` for the hash of the whole model.
     tensor: Option<json::Text<'a>>,
     hash: &'a str,
     status: &'static str,

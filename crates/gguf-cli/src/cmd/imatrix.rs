@@ -1,4 +1,4 @@
-//! `gguf imatrix`: importance matrices looked at, checked, merged and converted.
+//! `gguf imatrix`: inspects, validates, merges and converts importance matrices.
 
 use std::path::Path;
 

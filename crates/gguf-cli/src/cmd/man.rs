@@ -36,7 +36,7 @@ impl Args {
         fs::create_dir_all(dir)
             .map_err(|e| Failure::CouldNotRun(format!("{}: cannot create the folder: {e}", dir.display())))?;
         for command in with_subcommands(&definition) {
-            // A subcommand is displayed as `gguf-show`, which is also what its page is called.
+            // The display name of a subcommand, such as `gguf-show`, is also the name of its page.
             let name = command.get_display_name().unwrap_or(command.get_name());
             let path = dir.join(format!("{name}.1"));
             let output = Output::create(&path, self.force)?;

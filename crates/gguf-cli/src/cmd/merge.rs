@@ -1,4 +1,4 @@
-//! `gguf merge`: joins the shards of a model, or the pieces of a file, to one file.
+//! `gguf merge`: joins the shards of a model, or the pieces of a file, into one file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -115,8 +115,8 @@ impl Args {
         }
     }
 
-    /// The pieces of a file, if that is what is given: by their names, or because a file that is cut off comes before others that are no
-    /// GGUF files.
+    /// Plans a join if the inputs are pieces of one file: either all have names of pieces, or there are several and none after the first
+    /// is a GGUF file.
     fn pieces(&self) -> Result<Option<Join>, Failure> {
         if self.inputs.iter().all(|path| is_piece(path)) {
             return Ok(Some(gguf_edit::join(&self.inputs)?));

@@ -1,4 +1,4 @@
-//! `gguf migrate`: a model of before GGUF, or of an earlier version of it, becomes a GGUF of today.
+//! `gguf migrate`: converts legacy model files and earlier GGUF versions to current GGUF.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -88,7 +88,7 @@ pub struct Args {
     #[command(flatten)]
     hash: HashOption,
 
-    // Last, for what follows stands under their headings in the help.
+    // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     answers: given::Given,
 
@@ -99,7 +99,7 @@ pub struct Args {
     shards: Shards,
 }
 
-/// The types that tensors can be encoded as without more being known of them.
+/// Parses a tensor type that needs no further information, such as an importance matrix, to encode values.
 fn recoded(text: &str) -> Result<GgmlType, String> {
     let ty: GgmlType = text.parse().map_err(|e: gguf_format::UnknownTypeName| e.to_string())?;
     let allowed = [
@@ -159,7 +159,7 @@ impl Args {
         }
     }
 
-    /// The file to write.
+    /// The output path.
     fn output(&self) -> Result<PathBuf, Failure> {
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
@@ -200,11 +200,11 @@ impl Args {
         RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
     }
 
-    /// Quantizes what the migration would write, without writing it.
+    /// Quantizes the planned migration without writing the intermediate file.
     fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: &Path) -> Outcome {
         let matrix = self.quantization.matrix()?;
         let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
-        // The option asks for it.
+        // Migrated tensors may be quantized already, and --type requests requantization.
         options.allow_requantize = true;
         let known = errors_of(&migration);
         let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
@@ -260,7 +260,7 @@ impl Args {
     }
 }
 
-/// What was migrated: `GGJT version 3, llama`.
+/// A description of the input, such as `GGJT version 3, llama`.
 fn what(migration: &Migration) -> String {
     match migration.family {
         Some(family) => format!("{}, {family}", migration.container),
@@ -268,7 +268,7 @@ fn what(migration: &Migration) -> String {
     }
 }
 
-/// Says how many tensors were treated how, and what scales have lost.
+/// The number of tensors per treatment, and the precision lost by scales.
 fn treatments(migration: &Migration) -> Vec<String> {
     let mut lines = Vec::new();
     for treatment in [Treatment::Copied, Treatment::Rearranged, Treatment::Rounded, Treatment::Recoded] {
@@ -300,7 +300,7 @@ fn treatments(migration: &Migration) -> Vec<String> {
     lines
 }
 
-/// The errors of the output that were known before it was written: those of a model that its file does not have whole.
+/// The errors of the output that the plan already reported, such as those of an incomplete model.
 fn errors_of(migration: &Migration) -> Vec<String> {
     let errors = migration.warnings.iter().filter_map(|warning| match warning {
         gguf_legacy::Warning::Output(finding) if finding.severity == Severity::Error => Some(finding.to_string()),
@@ -309,7 +309,7 @@ fn errors_of(migration: &Migration) -> Vec<String> {
     errors.collect()
 }
 
-/// Checks the output.
+/// Checks the output, and reports errors that are not in `known`.
 fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
     let check = ggufkit::check(out)?;
     let mut verdict = Verdict::Good;
@@ -323,7 +323,7 @@ fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
     Ok(verdict)
 }
 
-/// The failure that lists what has to be passed.
+/// The failure that lists the options to pass.
 fn unanswered(file: &Path, questions: &[Question]) -> Failure {
     let mut message = format!("{}: the file lacks metadata; pass", file.display());
     for question in questions {
@@ -334,7 +334,7 @@ fn unanswered(file: &Path, questions: &[Question]) -> Failure {
     Failure::CouldNotRun(message)
 }
 
-/// Asks on the terminal.
+/// Asks the questions on the terminal.
 fn ask(ui: &mut Ui, questions: &[Question], answers: &mut Answers) -> Result<(), Failure> {
     ui.note("The file lacks metadata. Press Enter to accept the value in brackets.");
     let stdin = std::io::stdin();
@@ -360,7 +360,7 @@ fn ask(ui: &mut Ui, questions: &[Question], answers: &mut Answers) -> Result<(),
     Ok(())
 }
 
-/// Prints what would be written.
+/// Prints the plan.
 fn print_plan(ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
     let plan = &migration.plan;
     let columns = [

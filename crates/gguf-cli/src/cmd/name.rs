@@ -1,4 +1,4 @@
-//! `gguf name`: file names against the naming convention, and the name that the metadata suggests.
+//! `gguf name`: checks file names against the naming convention, and suggests names from the metadata.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Style, Ui, safe};
 
-/// Levels of JSON that are indented: the list, its objects, and their members.
+/// Number of indented JSON levels: the list, its objects, and their members.
 const LEVELS: usize = 4;
 
 /// Check file names against the GGUF naming convention, and suggest names.
@@ -93,7 +93,7 @@ impl Args {
         Ok(verdict)
     }
 
-    /// `done` are the files that were renamed, by their old names.
+    /// Compares the name of a file with the suggested one. `done` collects the old paths of renamed files.
     fn judge<'p>(&self, ui: &mut Ui, path: &'p Path, done: &mut Vec<PathBuf>) -> Result<Judged<'p>, Failure> {
         let name = path
             .file_name()
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// Gives a model another name: that of one of its files, which is in `from`, and the names of the other shards that follow from it.
+/// Renames a model: the file `from` becomes `to`, and the other shards get the corresponding names.
 fn rename_all(from: &Path, to: &Path, model: &Shards, force: bool) -> Result<(), Failure> {
     let shard =
         |path: &Path| ShardName::parse(path.file_name()?.to_str()?).map(|name| name.siblings().collect::<Vec<_>>());
@@ -137,7 +137,7 @@ fn rename_all(from: &Path, to: &Path, model: &Shards, force: bool) -> Result<(),
         model.files().iter().zip(&names).map(|(file, name)| (file.path(), to.with_file_name(name))).collect();
     for (i, (old, new)) in pairs.iter().enumerate() {
         if let Err(failure) = rename(old, new, force) {
-            // The model stays together under its old name.
+            // Restore the old names, so that the shards stay together.
             for (old, new) in pairs.iter().take(i) {
                 rename(new, old, false)?;
             }
@@ -147,7 +147,7 @@ fn rename_all(from: &Path, to: &Path, model: &Shards, force: bool) -> Result<(),
     Ok(())
 }
 
-/// Gives a file another name in its folder; a file of that name is replaced only when allowed.
+/// Renames a file within its folder. Replaces an existing file only with `force`.
 fn rename(from: &Path, to: &Path, force: bool) -> Result<(), Failure> {
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::exists(to),
@@ -156,17 +156,17 @@ fn rename(from: &Path, to: &Path, force: bool) -> Result<(), Failure> {
     if force {
         return fs::rename(from, to).map_err(failed);
     }
-    // A second link fails if the name is taken, without a moment in which it could be taken meanwhile.
+    // Creating a hard link fails atomically if the name is taken.
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from).map_err(failed),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(failed(e)),
-        // Some file systems have no links.
+        // Some file systems do not support hard links.
         Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to).map_err(failed),
         Err(e) => Err(failed(e)),
     }
 }
 
-/// The parts of a name, under the names of the convention.
+/// The parts of a name, labelled with the terms of the convention.
 fn parts<'a>(name: &FileName<'a>) -> Vec<(&'static str, &'static str, std::borrow::Cow<'a, str>)> {
     let shard = name.shard.map(|shard| shard.to_string());
     [

@@ -1,4 +1,4 @@
-//! What commands that write models have in common about outputs: their names, and shards.
+//! Output paths and shards of the commands that write models.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Splits the output of a plan if an option asks for it.
+    /// Splits the output of a plan if an option requests it.
     ///
     /// # Errors
-    /// When it cannot be split.
+    /// If the output has no tensors or cannot be split.
     pub fn apply(self, ui: &mut Ui, plan: Plan) -> Result<Plan, Failure> {
         let limit = match (self.split_max_size, self.split_max_tensors) {
             (Some(bytes), _) => Limit::DataBytes(bytes),
@@ -46,7 +46,7 @@ impl Shards {
     }
 }
 
-/// Warns of tensors that are larger than a shard should be.
+/// Warns about tensors that are larger than the shard size.
 pub fn warn_too_large(ui: &mut Ui, too_large: &[String]) {
     if let [first, more @ ..] = too_large {
         let others = match more.len() {
@@ -57,7 +57,7 @@ pub fn warn_too_large(ui: &mut Ui, too_large: &[String]) {
     }
 }
 
-/// Placeholders in names of outputs, and what stands for them in messages.
+/// Placeholders in output names, and the metadata keys that replace them.
 const PLACEHOLDERS: [(&str, &str); 6] = [
     ("{ftype}", "general.file_type"),
     ("{outtype}", "general.file_type"),
@@ -67,7 +67,7 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
     ("{size}", "general.size_label"),
 ];
 
-/// Checks that an output that is named as a folder is one.
+/// Checks that an output path with a trailing separator is an existing folder.
 fn check_folder(out: &Path) -> Result<(), Failure> {
     if !out.to_string_lossy().ends_with(std::path::is_separator) || out.is_dir() {
         return Ok(());
@@ -76,12 +76,12 @@ fn check_folder(out: &Path) -> Result<(), Failure> {
     Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())))
 }
 
-/// The path of the output of a plan that is asked for as `out`: in a folder, the standard name; otherwise `out` with the placeholders in
-/// its last part replaced: `{ftype}` and `{FTYPE}` by the file type in small or capital letters, `{name}` by the model's name and `{size}`
-/// by the label of its size.
+/// The output path of a plan. If `out` is a folder, the standard file name is appended. Otherwise the placeholders in the last component
+/// are replaced: `{ftype}` and `{FTYPE}` by the file type in lower or upper case, `{name}` by the model name, and `{size}` by the size
+/// label.
 ///
 /// # Errors
-/// When the metadata has nothing to put in place of a placeholder, and when `out` is named as a folder that does not exist.
+/// If the metadata has no value for a placeholder, or if `out` ends with a separator and is not an existing folder.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
     check_folder(out)?;
@@ -113,10 +113,10 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     Ok(out.with_file_name(last))
 }
 
-/// Checks that several file types get separate paths.
+/// Checks that several file types result in different paths.
 ///
 /// # Errors
-/// When `out` is neither a folder nor has a placeholder for the file type.
+/// If `out` is not a folder and has no placeholder for the file type.
 pub fn check_several(out: &Path) -> Result<(), Failure> {
     check_folder(out)?;
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();

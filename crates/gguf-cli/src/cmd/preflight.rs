@@ -1,4 +1,4 @@
-//! What is found out before a conversion: the room on the disks, tensors that are left out, and values that do not fit.
+//! Checks before a conversion: free disk space, tensors that are left out, and values out of range.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -17,15 +17,15 @@ use crate::json;
 use crate::ui::{Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
-/// The most tensors with values out of range that are listed.
+/// Maximum number of listed tensors with values out of range.
 const MAX_LISTED: usize = 10;
 
-/// How values are checked, and what follows.
+/// How values are checked, and whether values out of range are an error.
 #[derive(Debug, Clone, Copy)]
 pub struct RangeCheck {
-    /// All values are checked, and those that do not fit are an error.
+    /// Check all values instead of a sample, and treat values out of range as an error.
     pub all: bool,
-    /// They are only a warning.
+    /// Treat values out of range only as a warning.
     pub allow: bool,
     pub dry_run: bool,
     pub quiet: bool,
@@ -33,18 +33,18 @@ pub struct RangeCheck {
 }
 
 impl RangeCheck {
-    /// Checks the values of plans with one source, and prints what is found, which is returned for each plan. The verdict is bad if it keeps the
-    /// plans from being run.
+    /// Checks the values of plans with the same source, prints the findings, and returns them for each plan. The verdict of a dry run is
+    /// bad if the plans must not be run.
     ///
     /// # Errors
-    /// When values cannot be read; and unless it is a dry run, when a plan must not be run.
+    /// If values cannot be read, or, except in a dry run, if a plan must not be run.
     pub fn run(self, ui: &mut Ui, dir: &Path, plans: &[&Plan]) -> Result<(Vec<Range>, Verdict), Failure> {
         let extent = if self.all { Extent::All } else { Extent::Sample };
         let watch = Watch::new(self.quiet || !self.all);
         let found = range::check_range(plans, extent, self.threads, &watch);
         watch.clear();
         let found = found?;
-        // Of several plans, a tensor is listed once.
+        // List a tensor only once for all plans.
         let mut tensors: Vec<&OutOfRange> = found.iter().flatten().collect();
         tensors.sort_by_key(|tensor| tensor.overflow.is_none());
         let mut seen = HashSet::new();
@@ -90,7 +90,7 @@ impl RangeCheck {
     }
 }
 
-/// What was found out about a plan, for JSON.
+/// The results of the checks of a plan, for JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Checked {
     /// The tensors of the checkpoint that are not written.
@@ -156,10 +156,10 @@ impl Range {
     }
 }
 
-/// The room on a disk, for JSON.
+/// The free space on a disk, for JSON.
 #[derive(Debug, Serialize)]
 pub struct JsonDisk {
-    /// Where it is mounted.
+    /// The mount point.
     #[serde(serialize_with = "json::serialize_path")]
     path: PathBuf,
     needed: u64,
@@ -172,7 +172,7 @@ impl From<&Room> for JsonDisk {
     }
 }
 
-/// Prints the room on the disks of the outputs of a dry run.
+/// Prints the needed and the free space on each output disk of a dry run.
 pub fn print_rooms(ui: &mut Ui, rooms: &[Room]) -> Outcome {
     for Room { disk, needed, free, .. } in rooms {
         let (disk, needed) = (shown_path(disk), grouped(*needed));
@@ -181,7 +181,7 @@ pub fn print_rooms(ui: &mut Ui, rooms: &[Room]) -> Outcome {
     Ok(judge_rooms(ui, rooms))
 }
 
-/// Prints an error for each disk that has too little room.
+/// Prints an error for each disk with too little free space.
 pub fn judge_rooms(ui: &mut Ui, rooms: &[Room]) -> Verdict {
     let mut verdict = Verdict::Good;
     for problem in rooms.iter().filter_map(|room| room.check().err()) {

@@ -1,4 +1,4 @@
-//! `gguf quantize`: a GGUF of another file type.
+//! `gguf quantize`: converts a GGUF model to another file type.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -136,7 +136,7 @@ pub struct How {
     #[command(flatten)]
     hash: HashOption,
 
-    // Last, for what follows stands under its heading in the help.
+    // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     options: Options,
 
@@ -190,7 +190,7 @@ impl Args {
         }
     }
 
-    /// Chooses the types for a size.
+    /// Chooses the tensor types for a target size.
     fn run_within(&self, ui: &mut Ui, budget: Budget<'_>) -> Outcome {
         let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
         let how = &self.how;
@@ -214,7 +214,8 @@ impl Args {
 }
 
 impl How {
-    /// Quantizes, or shows what would be done. The rules of a recipe, and the file they are from, come after those of the options.
+    /// Quantizes the input, or prints the plan. The options take precedence over the rules of the recipe. `recipe` holds the path of the
+    /// recipe file and its rules.
     pub fn run(
         &self,
         ui: &mut Ui,
@@ -251,7 +252,7 @@ impl How {
         write_all(ui, &outputs, &self.run_options(answer.shown, None), answer)
     }
 
-    /// Prints the size of the model in each file type.
+    /// Prints the size of the model for each file type.
     fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
         let matrix = self.options.matrix()?;
         let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
@@ -259,7 +260,7 @@ impl How {
         list::print(ui, input, &offers, self.json)
     }
 
-    /// A copy of the input, with the room that is asked for.
+    /// A draft that copies the input, with the requested reserved space.
     fn draft(&self, input: &Path) -> Result<Draft, Failure> {
         let mut draft = Draft::copy_of(input)?;
         if let Some(bytes) = self.reserve {
@@ -294,7 +295,7 @@ impl How {
             .protect(self.options.files().chain(recipe))
     }
 
-    /// Decides everything, with rules for names that come after those of the options.
+    /// Plans the output. The options take precedence over `rules`.
     fn plan(
         &self,
         input: &Path,
@@ -308,7 +309,7 @@ impl How {
         Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
     }
 
-    /// Checks that the output, if there is to be one, can be the name of a file, or begin names of shards.
+    /// Checks that the output path, if any, can be a file name or a prefix of shard names.
     fn check_out(&self, out: Option<&Path>) -> Result<(), Failure> {
         let Some(out) = out else { return Ok(()) };
         super::not_stdout("OUT", out)?;
@@ -324,8 +325,8 @@ impl How {
         Ok(())
     }
 
-    /// Carries a plan out or shows it, under what it was made for and the file type that comes of it. The recipe that it was made
-    /// by must not be replaced.
+    /// Runs a plan, or prints it. `target` is the requested type or size, and `file_type` is the resulting file type. The output must not
+    /// replace `recipe`.
     fn finish(
         &self,
         ui: &mut Ui,
@@ -352,7 +353,7 @@ impl How {
     }
 }
 
-/// The file type that the output says it has.
+/// The file type recorded in the output.
 fn file_type(plan: &Plan) -> String {
     let id = plan.head().get(FILE_TYPE).and_then(|value| value.get::<u32>().ok());
     id.map_or(String::new(), |id| FileType(id).to_string())
@@ -361,15 +362,15 @@ fn file_type(plan: &Plan) -> String {
 /// How a run reports its outputs.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
-    /// What goes to standard output.
+    /// The content of standard output.
     pub shown: Shown,
-    /// No progress and no summary.
+    /// Print no progress and no summary.
     pub quiet: bool,
     /// How the outputs are hashed.
     pub hashing: Hashing,
 }
 
-/// Quantizes, and says what came of it.
+/// Runs a plan, and prints a summary and the answer.
 pub fn write(
     ui: &mut Ui,
     plan: &Plan,
@@ -420,7 +421,7 @@ impl Sizes {
     }
 }
 
-/// Prints what would be written.
+/// Prints the plan.
 pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
@@ -455,7 +456,7 @@ pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// What would be written, for JSON.
+/// A plan, for JSON.
 #[derive(Serialize)]
 pub struct JsonPlan {
     file_type: String,
@@ -463,7 +464,7 @@ pub struct JsonPlan {
     tensor_bytes: u64,
     n_weights: u64,
     tensors: Vec<JsonTensor>,
-    /// What a conversion has found out besides.
+    /// Additional results of a conversion.
     #[serde(flatten)]
     checked: Option<Checked>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -478,13 +479,13 @@ struct JsonTensor {
     to: String,
     bytes: u64,
     reason: String,
-    /// That was measured, where types are chosen for a size.
+    /// The measured error, if types are chosen for a target size.
     #[serde(skip_serializing_if = "Option::is_none")]
     relative_error: Option<f64>,
     needs_imatrix: bool,
 }
 
-/// Prints the same as JSON.
+/// Prints the plan as JSON.
 pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     json::print(ui, 3, &json_plan(plan, target))?;
     Ok(Verdict::Good)
@@ -517,7 +518,7 @@ pub fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
 }
 
 impl JsonPlan {
-    /// Adds what a conversion has found out, and the room on the disks of its outputs.
+    /// Adds the results of a conversion's checks, and the free space on the output disks.
     pub fn with(self, checked: Checked, rooms: &[Room]) -> JsonPlan {
         JsonPlan { checked: Some(checked), disks: rooms.iter().map(JsonDisk::from).collect(), ..self }
     }

@@ -1,4 +1,4 @@
-//! `gguf recipe`: the types of a model as a few rules, and another model by the same rules.
+//! `gguf recipe`: saves the tensor types of a model as rules, and applies them to another model.
 
 use std::io::Write;
 use std::path::PathBuf;

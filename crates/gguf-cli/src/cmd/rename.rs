@@ -1,4 +1,4 @@
-//! `gguf rename`: keys and tensors get other names.
+//! `gguf rename`: renames keys and tensors.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ impl Args {
                 (_, true) => Edit::RenameTensor { from, to },
                 _ => gguf_edit::rename(&head, &from, &to).map_err(|e| e.at(&self.file))?,
             };
-            // A name may be free only after another is gone.
+            // Apply each edit at once, because it may free a name for a later one.
             gguf_edit::apply(&mut head, std::slice::from_ref(&edit)).map_err(|e| e.at(&self.file))?;
             edits.push(edit);
         }

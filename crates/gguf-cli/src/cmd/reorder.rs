@@ -1,4 +1,4 @@
-//! `gguf reorder`: the tensors of a model in another order.
+//! `gguf reorder`: changes the order of the tensors of a model.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gguf repair`: what of a damaged file is whole, and what can be done about the rest.
+//! `gguf repair`: diagnoses and repairs a damaged file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, grouped, safe, size, wrap};
 use crate::watch::Watch;
 
-/// Levels of JSON that are indented.
+/// Number of indented JSON levels.
 const LEVELS: usize = 3;
 
-/// Rows of a table that are printed.
+/// Maximum number of printed table rows.
 const ROWS: usize = 40;
 
 /// Diagnose and repair a damaged file.

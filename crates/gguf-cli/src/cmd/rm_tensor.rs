@@ -1,4 +1,4 @@
-//! `gguf rm-tensor`: a model without some of its tensors.
+//! `gguf rm-tensor`: removes tensors from a model.
 
 use std::path::PathBuf;
 

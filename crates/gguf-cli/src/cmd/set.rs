@@ -1,4 +1,4 @@
-//! `gguf set`: metadata keys get values.
+//! `gguf set`: sets metadata keys.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ mod how;
 
 pub use how::{How, parse_room};
 
-/// The longest text or JSON that is read.
+/// Maximum size of text or JSON input.
 const MAX_TEXT: u64 = 256 << 20;
 
 /// Set metadata keys, in place where possible.
@@ -86,13 +86,13 @@ fn assignment(text: &str) -> Result<Assignment, String> {
     Assignment::parse(text).map_err(|e| e.to_string())
 }
 
-/// `A=B`, split at the first sign.
+/// Parses `A=B`, split at the first equals sign.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     let (a, b) = text.split_once('=').ok_or("expected two values with = between them")?;
     Ok((a.to_owned(), b.to_owned()))
 }
 
-/// `A=B`, split at the last sign: the text of a token may have one.
+/// Parses `A=B`, split at the last equals sign, because the text of a token may contain one.
 fn pair_at_last(text: &str) -> Result<(String, String), String> {
     let (a, b) = text.rsplit_once('=').ok_or("expected two values with = between them")?;
     Ok((a.to_owned(), b.to_owned()))
@@ -140,7 +140,7 @@ impl Args {
                 .map_err(|e| Failure::CouldNotRun(format!("{}: not UTF-8 text: {}", path.display(), e.utf8_error())))?;
             edits.push(Edit::Set { key: TOKENIZER_CHAT_TEMPLATE.to_owned(), value: text.into() });
         }
-        // The vocabulary may be among the values to set.
+        // The edits so far may set the vocabulary.
         let mut head = head.clone();
         gguf_edit::apply(&mut head, &edits)?;
         for (role, text) in &self.special_token {
@@ -159,7 +159,7 @@ impl Args {
     }
 }
 
-/// Why there are no edits.
+/// The reason why there are no edits.
 enum Wrong {
     Edit(EditError),
     Other(Failure),
@@ -181,7 +181,7 @@ fn by_id(text: &str) -> Result<Token, Failure> {
     text.parse().map(Token::Id).map_err(|_| Failure::CouldNotRun(format!("invalid token id {text:?}")))
 }
 
-/// All of a file, or of standard input.
+/// Reads a whole file, or standard input for `-`.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |e: std::io::Error| Failure::CouldNotRun(format!("{}: cannot read: {e}", path.display()));
     let input: Box<dyn Read> = match path == Path::new("-") {

@@ -1,4 +1,4 @@
-//! `gguf show`: what a file is, its metadata and its tensors; as text here, as JSON in `show/json.rs`.
+//! `gguf show`: the summary, metadata and tensors of a file as text. The JSON output is in `show/json.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -21,10 +21,10 @@ use crate::ui::{
 mod json;
 mod overview;
 
-/// Columns that a value has where nothing else sets them: standard output that is not a terminal.
+/// Maximum width of a value if standard output is not a terminal.
 const PLAIN_LIMIT: usize = 160;
 
-/// Columns that a value has at least, if need be at the cost of its key.
+/// Minimum width of a value, even if its key must be cut.
 const LEAST_VALUE: usize = 24;
 
 /// Show a summary of a model, its metadata or its tensors.
@@ -114,7 +114,7 @@ impl Args {
         Ok(verdict)
     }
 
-    /// Finds a pattern that stands behind its option without the equals sign, where it would be a file.
+    /// Detects a pattern that is separated from its option by a space instead of `=`, and would be taken for a file.
     fn check_patterns(&self) -> Result<(), Failure> {
         let option = match (&self.tensors, &self.kv) {
             (Some(_), _) => "--tensors",
@@ -177,14 +177,14 @@ impl Args {
                 }
             }
         }
-        // The summary has a line about it.
+        // The summary already reports this.
         if self.kv.is_some() || self.tensors.is_some() {
             truncated(shards).iter().for_each(|failure| ui.error(failure));
         }
         Ok(verdict)
     }
 
-    /// Prints the object of `--json`; problems of files are also printed to standard error.
+    /// Prints the object of `--json`. Problems with files are also printed to standard error.
     fn print_json(&self, ui: &mut Ui) -> Outcome {
         let verdict = Cell::new(Verdict::Good);
         let (warnings, failures) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
@@ -293,13 +293,13 @@ fn truncated(shards: &[ModelFile]) -> Vec<Failure> {
     cut.map(failure).collect()
 }
 
-/// Bytes of tensor data that a file should have and does not.
+/// The number of tensor data bytes missing at the end of a file.
 fn missing_in(file: &ModelFile) -> u64 {
     let ends = file.gguf().tensors().filter_map(|t| Some(file.gguf().tensor_range(&t).ok()?.end));
     ends.max().unwrap_or(0).saturating_sub(file.file_bytes())
 }
 
-/// As [`missing_in`], of all files.
+/// The sum of [`missing_in`] over all files.
 fn missing_bytes(shards: &[ModelFile]) -> u64 {
     shards.iter().map(missing_in).fold(0, u64::saturating_add)
 }
@@ -322,7 +322,7 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     table.print(ui, 2)
 }
 
-/// The summary as tables in Markdown.
+/// Prints the summary as Markdown tables.
 fn markdown_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Result<()> {
     let mut table = Table::new([Column::left(""), Column::left("")]);
     for (label, value) in lines(shards, s) {
@@ -338,7 +338,7 @@ fn markdown_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::
     table.print_markdown(&mut ui.out)
 }
 
-/// The types of the tensors, if there are any.
+/// The table of tensor types, if there are tensors.
 fn types(s: &Summary) -> Option<Table> {
     if s.types.is_empty() {
         return None;
@@ -355,7 +355,7 @@ fn types(s: &Summary) -> Option<Table> {
     Some(table)
 }
 
-/// The lines of the summary; unknown values are left out.
+/// The lines of the summary. Unknown values are omitted.
 fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     let mut add = |label, value: Option<String>| lines.extend(value.map(|value| (label, value)));

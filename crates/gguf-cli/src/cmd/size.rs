@@ -1,8 +1,8 @@
-//! Sizes on the command line.
+//! Parsing of sizes on the command line.
 
 use std::num::NonZeroU64;
 
-/// Units, in lower case.
+/// The units, in lower case.
 const UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
@@ -23,7 +23,7 @@ const UNITS: &[(&str, u64)] = &[
 /// Parses a size such as `4.2GiB`, `4.2 GB`, `700M` or `1234567` into bytes, rounded down.
 ///
 /// # Errors
-/// When the text is not a size, and when the size is zero or too large.
+/// If the text is not a size, or if the size is zero or too large.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -41,10 +41,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a size as [`parse_size`] does.
+/// Like [`parse_size`], but returns a nonzero integer.
 ///
 /// # Errors
-/// Likewise.
+/// The same as [`parse_size`].
 pub fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(parse_size(text)?).ok_or_else(|| "expected a value greater than 0".to_owned())
 }

@@ -1,4 +1,4 @@
-//! `gguf split`: a model in shards.
+//! `gguf split`: splits a model into shards.
 
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -81,7 +81,7 @@ impl Args {
             (Some(n), ..) => Limit::Tensors(n),
             (_, Some(bytes), _) => Limit::DataBytes(bytes),
             (_, _, Some(bytes)) => Limit::FileBytes(bytes),
-            // The command line asks for one of them.
+            // clap requires one of these options.
             _ => return Err(Failure::CouldNotRun("pass --max-tensors, --max-size or --max-file-size".to_owned())),
         };
         let options = SplitOptions::new(limit).no_tensor_first(self.no_tensor_first_split);
@@ -180,7 +180,7 @@ struct JsonShard<'a> {
     tensors: Vec<json::Text<'a>>,
 }
 
-/// That the input is not deleted, because the output does not hold all of it.
+/// The failure reported if the input is not deleted because the output does not contain all of it.
 pub fn not_everything(input: &Path) -> Failure {
     Failure::Bad(format!(
         "{}: cannot be deleted, because the output does not contain all of it; omit --delete-input",
@@ -188,7 +188,7 @@ pub fn not_everything(input: &Path) -> Failure {
     ))
 }
 
-/// Checks that a path can begin names of shards.
+/// Checks that a path can be a prefix of shard names.
 ///
 /// # Errors
 /// If it names a folder or standard output.

@@ -1,4 +1,4 @@
-//! `gguf swap`: a model in the other byte order.
+//! `gguf swap`: converts a model to the other byte order.
 
 use std::path::PathBuf;
 

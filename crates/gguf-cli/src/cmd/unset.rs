@@ -1,4 +1,4 @@
-//! `gguf unset`: metadata keys are removed.
+//! `gguf unset`: removes metadata keys.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gguf upgrade`: a model in version 3 of the format.
+//! `gguf upgrade`: converts a model to version 3 of the format.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What commands that write models have in common: their options, and how they run a plan.
+//! Common options of commands that write models, and the code that runs their plans.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -44,13 +44,13 @@ pub struct HashOption {
 }
 
 impl HashOption {
-    /// How the files are hashed if the option is given.
+    /// Returns the hashing to do for this option.
     pub fn how(self, threads: Option<NonZeroUsize>, quiet: bool) -> Hashing {
         Hashing(self.hash.then_some((threads, quiet)))
     }
 }
 
-/// How written files are hashed, if at all: the number of threads, and whether no progress is shown.
+/// Whether and how written files are hashed: the number of threads, and whether progress is hidden.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hashing(Option<(Option<NonZeroUsize>, bool)>);
 
@@ -60,7 +60,7 @@ struct Written<'a> {
     files: Vec<WrittenFile<'a>>,
 }
 
-/// A file that was written, for JSON.
+/// A written file, for JSON.
 #[derive(Serialize)]
 pub struct WrittenFile<'a> {
     path: json::Text<'a>,
@@ -70,7 +70,7 @@ pub struct WrittenFile<'a> {
 }
 
 impl Hashing {
-    /// The hash of each file; `None` if hashes are not asked for.
+    /// The hash of each file; `None` if no hashes are requested.
     fn hashes(self, paths: &[PathBuf]) -> Result<Vec<Option<String>>, Failure> {
         let Some((threads, quiet)) = self.0 else { return Ok(vec![None; paths.len()]) };
         let watch = Watch::new(quiet);
@@ -79,10 +79,10 @@ impl Hashing {
         Ok(hashes?.into_iter().map(Some).collect())
     }
 
-    /// The files for JSON.
+    /// Describes the files for JSON.
     ///
     /// # Errors
-    /// When a file cannot be read back.
+    /// If a file cannot be read back.
     pub fn files(self, paths: &[PathBuf]) -> Result<Vec<WrittenFile<'_>>, Failure> {
         let bytes = |path: &Path| std::fs::metadata(path).ok().map(|data| data.len());
         let mut files = Vec::new();
@@ -93,10 +93,10 @@ impl Hashing {
     }
 }
 
-/// Prints the paths of the files that were written, or the object that has them if JSON is asked for.
+/// Prints the paths of the written files, or one JSON object if JSON is requested.
 ///
 /// # Errors
-/// Those of standard output, and when a file that is to be hashed cannot be read back.
+/// If standard output cannot be written, or if a file to hash cannot be read back.
 pub fn print_written(ui: &mut Ui, paths: &[PathBuf], hashing: Hashing) -> Result<(), Failure> {
     if ui.schema.is_some() {
         return Ok(json::print(ui, 3, &Written { files: hashing.files(paths)? })?);
@@ -116,16 +116,16 @@ pub struct WritingModel {
     #[command(flatten)]
     pub writing: Writing,
 
-    // Last, for what follows stands under its heading in the help.
+    // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     shards: Shards,
 }
 
 impl WritingModel {
-    /// As [`Writing::run_beside`], in shards if they are asked for.
+    /// Like [`Writing::run_beside`], but splits the output into shards if requested.
     ///
     /// # Errors
-    /// Those of the split, of the run and of standard output.
+    /// If the output cannot be split, the run fails, or standard output cannot be written.
     pub fn run(
         &self,
         ui: &mut Ui,
@@ -143,15 +143,15 @@ impl Writing {
     /// Runs a plan, then prints a summary to standard error and the paths of the files to standard output.
     ///
     /// # Errors
-    /// Those of the run and of standard output.
+    /// If the run fails, or if standard output cannot be written.
     pub fn run(&self, ui: &mut Ui, plan: &Plan, out: &Path, done: &str) -> Result<Vec<PathBuf>, Failure> {
         self.run_beside(ui, plan, out, done, &[])
     }
 
-    /// The same, with further files that no output may replace.
+    /// Like [`Writing::run`], but the output must not replace any of the files in `protect`.
     ///
     /// # Errors
-    /// Those of the run and of standard output.
+    /// If the run fails, or if standard output cannot be written.
     pub fn run_beside(
         &self,
         ui: &mut Ui,

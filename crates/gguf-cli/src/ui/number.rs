@@ -1,12 +1,12 @@
-//! Numbers for people: three digits and a unit.
+//! Numbers for display: three digits and a unit.
 
 use std::time::Duration;
 
-/// Three significant digits and one of the units, each a thousand of the one before; the first stands for itself.
+/// Formats a number with three significant digits and a unit. Each unit is a thousand times the previous one; the first unit is 1.
 fn scaled(n: f64, units: &[&str]) -> String {
     let mut value = n;
     let mut unit = 0;
-    // What would be rounded up to 1000 is 1 of the next unit.
+    // A value that would be rounded to 1000 becomes 1 of the next unit.
     while value >= 999.5 && unit + 1 < units.len() {
         value /= 1000.0;
         unit += 1;

@@ -1,5 +1,5 @@
-//! One line that says how far the work is. It is drawn over itself on a terminal; elsewhere a plain line appears now and
-//! then, so that a log shows that something is going on.
+//! The progress line. On a terminal, it is redrawn in place; elsewhere, a plain line is printed every few seconds, so that
+//! a log shows that work continues.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,17 +10,17 @@ use gguf_pipeline::{Event, Progress};
 
 use super::{cut_end, duration, is_dumb, rate, size, width_of};
 
-/// Time between two drawings on a terminal: a quick run shows none.
+/// Time between updates on a terminal. Shorter runs show no progress.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Time between two lines elsewhere.
+/// Time between lines in a log.
 const LOG: Duration = Duration::from_secs(10);
 
-/// How much of a number of bytes is done. Shared by the threads that do it.
+/// Progress in bytes, shared by the worker threads.
 #[derive(Debug)]
 pub struct ProgressLine {
     state: Mutex<State>,
-    /// `None` when nothing is to be shown.
+    /// Time between updates; `None` if nothing is shown.
     every: Option<Duration>,
     redraws: bool,
 }
@@ -28,21 +28,21 @@ pub struct ProgressLine {
 #[derive(Debug)]
 struct State {
     start: Instant,
-    /// When the work began whose rate is shown.
+    /// Start of the period for the displayed rate.
     clock: Instant,
     last: Instant,
     done: u64,
-    /// So much of it was done before.
+    /// Bytes that an earlier run finished.
     kept: u64,
     total: u64,
     what: String,
-    /// What is done to it, if that is not plain.
+    /// The kind of work, if it must be named.
     doing: &'static str,
     is_drawn: bool,
 }
 
 impl ProgressLine {
-    /// A line that has not begun; with `quiet` it never will.
+    /// Creates a line that has not started. With `quiet`, nothing is shown.
     pub fn new(quiet: bool) -> ProgressLine {
         let redraws = io::stderr().is_terminal() && !is_dumb();
         let now = Instant::now();
@@ -61,7 +61,7 @@ impl ProgressLine {
         ProgressLine { state: Mutex::new(state), every: (!quiet).then_some(every), redraws }
     }
 
-    /// The work begins, that is called so if it has a name.
+    /// Starts the work. `doing` names the kind of work, or is empty.
     fn start(&self, total: u64, doing: &'static str) {
         let now = Instant::now();
         self.change(|s| {
@@ -70,17 +70,17 @@ impl ProgressLine {
         });
     }
 
-    /// What is being worked on; the text must be safe to print.
+    /// Sets the current item. The text must be safe to print.
     fn set_item(&self, what: &str) {
         self.change(|s| what.clone_into(&mut s.what));
     }
 
-    /// So many more bytes are done.
+    /// Adds finished bytes.
     fn advance(&self, bytes: u64) {
         self.change(|s| s.done = s.done.saturating_add(bytes));
     }
 
-    /// So many more bytes were done before; looking after that is not work to judge the rate by.
+    /// Adds bytes that an earlier run finished, and restarts the clock, because verifying them must not affect the rate.
     fn keep(&self, bytes: u64) {
         self.change(|s| {
             s.done = s.done.saturating_add(bytes);
@@ -90,7 +90,7 @@ impl ProgressLine {
         });
     }
 
-    /// Bytes that were done before.
+    /// Bytes that an earlier run finished.
     pub fn kept(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).kept
     }
@@ -100,7 +100,7 @@ impl ProgressLine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).start.elapsed()
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub fn clear(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_drawn) {
@@ -139,7 +139,7 @@ impl Progress for ProgressLine {
     }
 }
 
-/// ` 42 %  1.20 GB of 2.86 GB  512 MB/s  3.2 s left  blk.3.attn_q.weight`
+/// Formats the line, as in ` 42 %  1.20 GB of 2.86 GB  512 MB/s  3.2 s left  blk.3.attn_q.weight`.
 fn text(state: &State, elapsed: Duration) -> String {
     let percent = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(100).min(100);
     let mut line = format!("{percent:3} %  {} of {}", size(state.done), size(state.total));

@@ -1,21 +1,21 @@
-//! Tables that fit the terminal. Where there is no room, columns that matter least are left out and texts are cut; names never are, and
-//! stand out if they are wider than the terminal. Anywhere else cells are whole.
+//! Tables that fit the terminal. If a table is too wide, the least important columns are omitted and texts are cut. Names are never cut,
+//! and overflow if they are wider than the terminal. If the output is not a terminal, cells are complete.
 
 use std::io::{self, Write};
 
 use super::{Style, Ui, cut_end, text_width};
 
-/// Columns between two columns.
+/// Number of spaces between columns.
 const GAP: usize = 2;
 
-/// The least that cells are cut to, as long as only names and texts have to be.
+/// Minimum width of a cut cell.
 const LEAST: usize = 10;
 
-/// Columns that a column is wide at most where nothing is cut: longer cells stand out of it, so that one of them does not
-/// fill every row with spaces.
+/// Maximum width of a column if nothing is cut. Longer cells overflow, so that a single long cell does not pad every
+/// row with spaces.
 const WIDEST: usize = 200;
 
-/// How a column is set.
+/// The layout of a column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     title: &'static str,
@@ -23,23 +23,23 @@ pub struct Column {
     cut: fn(&str, usize) -> String,
     gives: Gives,
     style: Style,
-    /// When it is left out where there is no room: before those with larger numbers; 0 for never.
+    /// Order in which columns are omitted if space is short, lowest first; 0 for never.
     left_out: u8,
     is_name: bool,
 }
 
-/// When a column gives way to others.
+/// When a column is narrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gives {
-    /// Before others.
+    /// Before other columns.
     First,
-    /// When it still does not fit.
+    /// If the table is still too wide.
     Last,
     Never,
 }
 
 impl Column {
-    /// A column of words that are cut only where there is no other way.
+    /// A column of words, cut only as a last resort.
     pub const fn left(title: &'static str) -> Column {
         Column {
             title,
@@ -70,7 +70,7 @@ impl Column {
         Column { is_name: true, ..Column::whole(title) }
     }
 
-    /// A column of texts of which the end is cut off where there is no room.
+    /// A column of texts whose ends are cut off if space is short.
     pub const fn text(title: &'static str) -> Column {
         Column {
             title,
@@ -96,12 +96,12 @@ impl Column {
         }
     }
 
-    /// The same, left out where there is no room, before those with larger numbers. 0 is for never.
+    /// Omits the column if space is short; columns with smaller `order` are omitted first, and 0 is never omitted.
     pub const fn left_out(self, order: u8) -> Column {
         Column { left_out: order, ..self }
     }
 
-    /// The same in a style.
+    /// Sets the style.
     pub const fn styled(self, style: Style) -> Column {
         Column { style, ..self }
     }
@@ -115,20 +115,20 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(columns: impl Into<Vec<Column>>) -> Table {
         Table { columns: columns.into(), rows: Vec::new() }
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
     }
 
-    /// Writes the table to standard output, indented by some columns.
+    /// Writes the table to standard output, indented by `indent` columns.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If standard output cannot be written.
     pub fn print(&self, ui: &mut Ui, indent: usize) -> io::Result<()> {
         let widths = self.widths(ui.width.map(|w| w.saturating_sub(indent)));
         let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
@@ -139,10 +139,10 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the table to standard output in Markdown, with names as code. Nothing is cut or left out.
+    /// Writes the table in Markdown, with names as code. Nothing is cut or omitted.
     ///
     /// # Errors
-    /// Those of standard output.
+    /// If `out` cannot be written.
     pub fn print_markdown(&self, out: &mut impl Write) -> io::Result<()> {
         let cell = |column: &Column, text: &str| match column.is_name && !text.is_empty() && !text.contains('`') {
             true => format!("`{}`", text.replace('|', "\\|")),
@@ -177,7 +177,7 @@ impl Table {
             if column.right {
                 pending += space;
             }
-            // Spaces are held back until something follows them, so no line ends in any.
+            // Spaces are written only before further text, so that no line ends with spaces.
             if !cell.is_empty() {
                 let painted = ui.paint(cell, style.unwrap_or(column.style));
                 spaces(&mut ui.out, pending)?;
@@ -189,8 +189,8 @@ impl Table {
         writeln!(ui.out)
     }
 
-    /// The width of each column, `None` for those that are left out: the widest cell; where that is too much, columns are left out, then
-    /// those that can be cut narrowed, always the widest one, until all fit.
+    /// The width of each column; `None` if it is omitted. Starts with the widest cells. If the table is too wide, columns are omitted, then
+    /// the widest column that can be cut is narrowed repeatedly until the table fits.
     fn widths(&self, room: Option<usize>) -> Vec<Option<usize>> {
         let cell_width = |i: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
@@ -217,7 +217,7 @@ impl Table {
                 None => break,
             }
         }
-        // Where names stand out all the same, nothing is won by cutting the rest to nothing.
+        // No column is narrowed below LEAST. If names overflow anyway, cutting the other columns further gains nothing.
         for last in [Gives::First, Gives::Last] {
             while total(&widths, usize::MAX) > room {
                 let columns = self.columns.iter().zip(&mut widths);
@@ -233,7 +233,7 @@ impl Table {
     }
 }
 
-/// Text that Markdown shows as it is.
+/// Escapes text so that Markdown shows it unchanged.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -21,7 +21,7 @@ struct JsonDiff<'a> {
     n_same_keys: usize,
     keys: Vec<JsonKey<'a>>,
     tensors: Vec<JsonTensor<'a>>,
-    /// Of all tensors that were compared as numbers.
+    /// Totals over all tensors compared as numbers.
     total: Option<JsonError>,
 }
 

@@ -1,4 +1,4 @@
-//! `gguf imatrix check`: problems of a matrix, and missing entries for a model.
+//! `gguf imatrix check`: validates a matrix and reports missing entries for a model.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::hints;
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
 
-/// The file type that coverage is judged for when none is given.
+/// The default file type for checking coverage.
 const USUAL: &str = "Q4_K_M";
 
 /// Validate an importance matrix, and check that it covers a model.
@@ -47,14 +47,14 @@ pub struct Args {
     shown: findings::Options,
 }
 
-/// A model, so far as it matters here.
+/// The properties of a model that the check needs.
 struct Tensors {
     facts: ModelFacts,
-    /// In the order in which they are quantized.
+    /// In quantization order.
     infos: Vec<TensorInfo>,
 }
 
-/// How many of the tensors that use importance have an entry.
+/// The number of tensors that use importance, and how many of them have an entry.
 struct Coverage {
     target: Target,
     n_covered: usize,
@@ -126,10 +126,10 @@ impl Tensors {
         Ok(Tensors { facts, infos })
     }
 
-    /// What is to become of each tensor.
+    /// How each tensor would be quantized.
     fn uses(&self, path: &Path, target: Target) -> Result<Vec<Use<'_>>, Failure> {
         let facts = self.infos.iter().map(|info| {
-            // Tensors that are already quantized are treated as if they were not.
+            // Quantized tensors are checked like their unquantized originals.
             let ty = if info.ty.is_quantized() { GgmlType::F16 } else { info.ty };
             TensorFacts { name: Str(&info.name), shape: &info.shape, ty }
         });

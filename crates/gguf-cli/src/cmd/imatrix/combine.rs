@@ -1,4 +1,4 @@
-//! `gguf imatrix merge` and `convert`: matrices written anew. To convert is to merge a single one.
+//! `gguf imatrix merge` and `gguf imatrix convert`. Converting is merging a single matrix.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
 
-/// Names that a message lists at most.
+/// Maximum number of names in a message.
 const LISTED: usize = 5;
 
-/// Counts from here on are rounded where they are stored, as floats.
+/// Counts above this value are rounded, because they are stored as single-precision floats.
 const EXACT: i64 = 1 << 24;
 
 /// Merge importance matrices of one model.
@@ -140,7 +140,7 @@ impl Options {
         let watch = Watch::new(self.quiet);
         let is_old = |m: &ImatrixFile| m.format() == Format::Legacy;
         let matrix = match matrices {
-            // To make sums of means and means of them again would only round them.
+            // Converting means to sums and back would only round them.
             [only] if is_old(only) && format == Format::Legacy => only.must_be_sound().and_then(|()| only.load())?,
             _ => {
                 let size = self.size_of_chunks(ui, matrices);
@@ -161,7 +161,7 @@ impl Options {
         Ok(Verdict::Good)
     }
 
-    /// Tokens of a chunk. Assumptions are reported.
+    /// The number of tokens per chunk. Prints a warning if it is assumed, or if the files have different sizes.
     fn size_of_chunks(&self, ui: &mut Ui, matrices: &[ImatrixFile]) -> u32 {
         let mut told = matrices.iter().map(ImatrixFile::chunk_size).filter(|&size| size > 0);
         let size = self.chunk_size.or_else(|| told.next()).unwrap_or(DEFAULT_CHUNK_SIZE);
@@ -194,7 +194,7 @@ fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Im
     Ok(merge.finish())
 }
 
-/// The matrix in the old format. Losses are reported.
+/// Converts the matrix to the old format and reports what is lost.
 fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     let lost = lost(&matrix);
     let (old, left_out) = matrix.into_legacy()?;
@@ -206,7 +206,7 @@ fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     Ok(old)
 }
 
-/// What the old format cannot hold of a matrix.
+/// The parts of a matrix that the old format cannot represent.
 fn lost(matrix: &Imatrix) -> Vec<String> {
     let mut all = Vec::new();
     let experts = matrix.entries.values().filter(|e| e.counts.len() > 1 && e.counts.iter().any(|&n| n > 0));
@@ -242,7 +242,8 @@ fn lost(matrix: &Imatrix) -> Vec<String> {
     all
 }
 
-/// In the old format, values without a number of chunks are taken for the weights themselves; sums are nothing without.
+/// Warns about entries of the old format without a chunk count. There, the values are used as weights directly; sums without a count are
+/// treated as unmeasured.
 fn warn_of_uncounted(ui: &mut Ui, matrices: &[ImatrixFile]) {
     let old = matrices.iter().filter(|m| m.format() == Format::Legacy).flat_map(ImatrixFile::entries);
     let names: Vec<Vec<u8>> = old.filter(|e| e.max_count() == 0).map(|e| e.name.to_vec()).collect();
@@ -262,7 +263,7 @@ fn warn_of_rounded(ui: &mut Ui, matrix: &Imatrix) {
     }
 }
 
-/// Some names, and how many more there are.
+/// The first names of a list, and the number of the remaining ones.
 fn list(names: &[String]) -> String {
     let more = match names.len().saturating_sub(LISTED) {
         0 => String::new(),
@@ -271,7 +272,7 @@ fn list(names: &[String]) -> String {
     names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ") + &more
 }
 
-/// Texts of a file, safe to print.
+/// Texts from a file, escaped for printing.
 fn shown(texts: &[Vec<u8>]) -> Vec<String> {
     texts.iter().map(|text| gguf_format::check::shown(Str(text))).collect()
 }

@@ -1,4 +1,4 @@
-//! `gguf imatrix show`: what a matrix is, and what the numbers of its entries look like.
+//! `gguf imatrix show`: a summary of a matrix, and statistics of its entries.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, List, Text};
 use crate::ui::{Column, Style, Table, Ui, digits, grouped, share, size};
 
-/// Levels of JSON that are indented: an entry has a line for each of its fields.
+/// Number of indented JSON levels: each field of an entry has its own line.
 const LEVELS: usize = 3;
 
 /// Show a summary and statistics of an importance matrix.
@@ -54,7 +54,7 @@ pub struct Args {
     json: bool,
 }
 
-/// All that is shown of an entry.
+/// The printed properties of an entry.
 #[derive(Serialize)]
 struct Entry<'m> {
     name: Text<'m>,
@@ -63,9 +63,9 @@ struct Entry<'m> {
     n_unseen: u64,
     counts: &'m [i64],
     statistics: Option<Measures>,
-    /// With the same weight one block before.
+    /// Cosine similarity to the same weight in the previous block.
     cosine_similarity: Option<f64>,
-    /// Why there are no statistics.
+    /// The reason for missing statistics.
     error: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl From<Statistics> for Measures {
 }
 
 impl<'m> Entry<'m> {
-    /// Reads and measures an entry.
+    /// Reads an entry and computes its statistics.
     fn of(matrix: &ImatrixFile, info: EntryInfo<'m>) -> Entry<'m> {
         let similarity = || match in_previous_block(info.name) {
             Some(previous) => matrix.similarity(info.name, &previous),
@@ -122,7 +122,7 @@ impl<'m> Entry<'m> {
         }
     }
 
-    /// A summary of the counts: one number, or the smallest and the largest.
+    /// The counts as one number, or as the smallest and the largest.
     fn counts(&self) -> String {
         let text = |n: &i64| u64::try_from(*n).map_or_else(|_| n.to_string(), grouped);
         match (self.counts.iter().min(), self.counts.iter().max()) {
@@ -215,7 +215,7 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
     Ok(())
 }
 
-/// A column of the table: how it is set, and its text.
+/// A column of the table: its layout, and a function that returns its text.
 type Field = (Column, fn(&Entry<'_>) -> String);
 
 fn print_entries(ui: &mut Ui, entries: &[Entry<'_>], format: Format) -> std::io::Result<()> {
@@ -250,7 +250,7 @@ fn print_entries(ui: &mut Ui, entries: &[Entry<'_>], format: Format) -> std::io:
     table.print(ui, 0)
 }
 
-/// The object of `--json`; entries are measured while they are written.
+/// The object of `--json`. Statistics are computed during serialization.
 #[derive(Serialize)]
 struct Document<'m, L> {
     path: Text<'m>,
@@ -263,7 +263,7 @@ struct Document<'m, L> {
 }
 
 impl Document<'_, ()> {
-    /// While it is written, `is_bad` becomes true if an entry has no statistics because of its values.
+    /// During serialization, sets `is_bad` if the values of an entry allow no statistics.
     fn of<'m>(
         path: &'m Path,
         matrix: &'m ImatrixFile,

@@ -74,7 +74,7 @@ fn family(text: &str) -> Result<Family, String> {
     })
 }
 
-/// An answer that the library reads from text.
+/// An option whose text the library parses as an answer.
 trait Answered {
     type Value;
     const TOPIC: Topic;
@@ -110,15 +110,15 @@ fn parsed<A: Answered>(text: &str) -> Result<A::Value, String> {
 }
 
 impl Given {
-    /// The architecture, if it is given.
+    /// The architecture from the command line.
     pub fn family(&self) -> Option<Family> {
         self.arch
     }
 
-    /// The answers that the options and the folders they name give.
+    /// Collects the answers from the options and from the folders they name.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// If a folder cannot be read.
     pub fn read(&self, input: &Input) -> Result<Answers, Failure> {
         for dir in self.config.iter().chain(&self.tokenizer) {
             crate::cmd::expect_folder(dir, "expected the folder of the original model")?;
@@ -151,7 +151,7 @@ impl Given {
     }
 }
 
-/// The key-values of a head whose keys are text.
+/// The key-values of a head whose keys are UTF-8.
 fn key_values(head: &gguf_format::Head) -> Vec<(String, Value)> {
     let kv = |kv: &gguf_format::Kv| Some((String::from_utf8(kv.key.clone()).ok()?, kv.value.clone()));
     head.kvs.iter().filter_map(kv).collect()
@@ -163,7 +163,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }
 
-/// The tokenizer in a folder, as the architecture's checkpoints have it.
+/// Reads the tokenizer in a folder with the vocabulary options of the architecture.
 fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(String, Value)>, Failure> {
     let checkpoint = arch::of(family.architecture()).and_then(|architecture| architecture.checkpoints.last());
     let mut options = TokenizerOptions::default();
@@ -171,7 +171,7 @@ fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(St
         options.vocab = checkpoint.vocab;
         options.special_tokens = checkpoint.special_tokens;
     }
-    // Of its own size first: told a smaller one, the tokenizer would leave its last tokens out.
+    // First with the tokenizer's own size: a smaller `vocab_size` would drop its last tokens.
     let of_size = |size: Option<u32>| {
         let config = serde_json::json!({ "vocab_size": size });
         tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)

@@ -1,4 +1,4 @@
-//! The options of `gguf quantize` that give a size in place of a file type.
+//! The options of `gguf quantize` for a target size instead of a file type.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct BudgetOptions {
 }
 
 impl BudgetOptions {
-    /// What they ask for, if anything.
+    /// The requested size and candidate types, if any.
     pub fn budget(&self) -> Option<Budget<'static>> {
         let size = self.target_size.map(Limit::FileBytes);
         let limit = size.or(self.target_bpw.map(Limit::BitsPerWeight))?;
@@ -36,7 +36,7 @@ impl BudgetOptions {
     }
 }
 
-/// `within 4,509,715,660 bytes`
+/// Displays a limit as `within 4,509,715,660 bytes`.
 pub struct Within(pub Limit);
 
 impl fmt::Display for Within {
@@ -55,7 +55,7 @@ fn parse_bits(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A type of a list, with or without spaces around it.
+/// Parses a tensor type, ignoring spaces around it.
 fn parse_candidate(text: &str) -> Result<GgmlType, String> {
     parse_tensor_type(text.trim()).map_err(|e| e.to_string())
 }

@@ -1,4 +1,4 @@
-//! The table of file types: what each would make of a model.
+//! The table of file types, with the size of a model in each.
 
 use std::io::Write;
 use std::path::Path;
@@ -32,7 +32,7 @@ struct JsonOffer {
     error: Option<String>,
 }
 
-/// Prints the size of a model in each file type.
+/// Prints the size of a model for each file type.
 pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outcome {
     let bits = |offer: &Offer| offer.plan.as_ref().ok().map(|plan| Sizes::of(plan).bits_per_weight());
     if as_json {
@@ -71,7 +71,7 @@ pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outc
     Ok(Verdict::Good)
 }
 
-/// A parser of file types, which help texts and completions list, with `more` of them.
+/// Wraps a parser of file types, and lists the file types and `more` as possible values in help texts and completions.
 #[derive(Clone)]
 pub struct Names<P> {
     pub parser: P,

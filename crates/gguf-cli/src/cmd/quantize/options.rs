@@ -1,4 +1,4 @@
-//! The options about how tensors are quantized.
+//! The quantization options.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -71,15 +71,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether any of them is given.
+    /// Whether any option differs from its default.
     pub fn are_given(&self) -> bool {
         *self != Options::default()
     }
 
-    /// Opens the importance matrix, if there is one, with the entries that are to be used.
+    /// Opens the importance matrix, if any, and selects the entries to use.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn matrix(&self) -> Result<Option<Arc<ImatrixFile>>, Failure> {
         let matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose()?;
         Ok(matrix.map(|mut matrix| {
@@ -88,10 +88,10 @@ impl Options {
         }))
     }
 
-    /// What they ask for, with the defaults of everything else; `target` is what the types are chosen for.
+    /// Converts the options for the quantizer. `target` is the requested file type or size.
     ///
     /// # Errors
-    /// When the file of tensor types cannot be read.
+    /// If the file of tensor types cannot be read.
     pub fn with(
         &self,
         source: &Path,
@@ -108,7 +108,7 @@ impl Options {
         let mut provenance =
             noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix));
         if self.provenance {
-            // Not the whole path: it says more of the machine than of the model.
+            // Only the file name: the full path describes the machine, not the model.
             let name =
                 source.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
             provenance.push(("ggufkit.version", env!("CARGO_PKG_VERSION").into()));
@@ -128,27 +128,27 @@ impl Options {
         Ok(options)
     }
 
-    /// The real paths of the files besides the matrix that they name, which no output may replace.
+    /// The canonical paths of the input files except the matrix. No output may replace them.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.tensor_type_file.iter().filter_map(|path| path.canonicalize().ok())
     }
 }
 
-/// The longest file of rules that is read.
+/// Maximum size of a file of rules.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// Reads a file of rules, or standard input for `-`. A mark of the byte order at its start does not count.
+/// Reads a file of rules, or standard input for `-`. A byte order mark is ignored.
 ///
 /// # Errors
-/// When it cannot be read, is too long, or is not text.
+/// If the file cannot be read, is too long, or is not text.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     read_text_of(path, MAX_TEXT, "a file of rules")
 }
 
-/// The same of any other text; `what` says in messages which one is needed.
+/// Like [`read_text`], with a maximum size. `what` describes the expected content in messages.
 ///
 /// # Errors
-/// When it cannot be read, is longer than `most` bytes, or is not text.
+/// If the file cannot be read, is longer than `most` bytes, or is not text.
 pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failure> {
     let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
     let input: Box<dyn Read> = match path == Path::new("-") {
@@ -167,7 +167,7 @@ pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failur
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// Reads `KEY=TYPE:VALUE`; integers become u32, as in llama.cpp.
+/// Parses `KEY=TYPE:VALUE`. Integers become u32, as in llama.cpp.
 fn override_kv(text: &str) -> Result<(String, Value), String> {
     let (key, rest) = text.split_once('=').ok_or("expected KEY=TYPE:VALUE")?;
     let (ty, value) = rest.split_once(':').ok_or("expected KEY=TYPE:VALUE")?;

@@ -1,4 +1,4 @@
-//! The report of `gguf quantize`: how far each tensor is from its source.
+//! The report of `gguf quantize`: the quantization error of each tensor.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use crate::failure::Failure;
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, wrap};
 
-/// What goes to standard output when a file was written.
+/// The content of standard output after a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// Its path, or those of its shards.
+    /// The path of the file, or the paths of its shards.
     Path,
-    /// The report as a table, and the paths.
+    /// The report as a table, followed by the paths.
     Report,
-    /// The report as JSON, with the paths in it.
+    /// The report as JSON, including the paths.
     Json,
 }
 
 impl Shown {
-    /// What `--report` and `--json` ask for.
+    /// The content that `--report` and `--json` request.
     pub fn of(report: bool, json: bool) -> Shown {
         match (report, json) {
             (false, _) => Shown::Path,
@@ -33,10 +33,10 @@ impl Shown {
         }
     }
 
-    /// Writes it.
+    /// Prints the report and the paths.
     ///
     /// # Errors
-    /// Those of standard output, and when a file that is to be hashed cannot be read back.
+    /// If standard output cannot be written, or if a file to hash cannot be read back.
     pub fn print(self, ui: &mut Ui, report: &Report, paths: &[PathBuf], hashing: Hashing) -> Result<(), Failure> {
         match self {
             Shown::Path => {}
@@ -47,7 +47,7 @@ impl Shown {
     }
 }
 
-/// A table of all tensors that changed, and all of them together.
+/// Prints a table of all changed tensors, and the totals.
 fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
     let weighted = report.tensors.iter().any(|t| t.error.weighted().is_some());
     let mut columns = vec![
@@ -90,7 +90,7 @@ fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-/// All tensors together, in a sentence or three.
+/// A summary of all tensors in up to three sentences.
 fn sums(report: &Report) -> Vec<String> {
     let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
     if n_weights == 0 {
@@ -146,7 +146,7 @@ pub fn relative(x: f64) -> String {
     format!("{} %", number(x * 100.0))
 }
 
-/// As many nines as there are, and two digits; `1` for what differs from it by rounding alone.
+/// Formats a cosine with its leading nines and up to two more digits; `1` if it differs from 1 only by rounding.
 pub fn cosine(x: f64) -> String {
     let distance = 1.0 - x;
     if distance < 1e-12 {
@@ -184,10 +184,10 @@ struct JsonTotal {
     error: JsonError,
 }
 
-/// The figures of an error.
+/// The error figures, for JSON.
 #[derive(Serialize)]
 pub struct JsonError {
-    /// Pairs left out because one of them is infinite or not a number.
+    /// Number of pairs excluded because a value is infinite or NaN.
     not_finite: u64,
     rmse: f64,
     relative: json::Shown<'static>,
@@ -212,7 +212,7 @@ struct JsonLargest {
     column: u64,
 }
 
-/// Infinity is written as a word.
+/// Infinity is written as a string.
 fn shown(x: f64) -> json::Shown<'static> {
     json::Shown { value: ValueRef::F64(x), full: true }
 }
@@ -238,13 +238,13 @@ impl JsonError {
 }
 
 impl JsonError {
-    /// Leaves out where the largest error is: of all tensors together, rows say nothing.
+    /// Removes the position of the largest error, which is meaningless for the total of all tensors.
     pub fn without_place(&mut self) {
         self.largest = None;
     }
 }
 
-/// The same for scripts; everything is in it.
+/// The complete report, for JSON.
 pub fn json_report<'a>(report: &Report, files: Vec<WrittenFile<'a>>) -> JsonReport<'a> {
     let tensors = report.tensors.iter().map(|t| JsonTensor {
         name: t.name.clone(),

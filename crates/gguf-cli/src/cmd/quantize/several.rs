@@ -17,12 +17,12 @@ use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, duration, grouped, shown_path, size};
 use crate::watch::Watch;
 
-/// An output: what it is, as in the summary, its plan and its path.
+/// An output: its target as shown in the summary, its plan and its path.
 pub struct Written {
     pub target: String,
     pub plan: Plan,
     pub out: PathBuf,
-    /// What a conversion has found out besides.
+    /// Additional results of a conversion.
     pub checked: Option<Checked>,
 }
 
@@ -47,9 +47,9 @@ struct JsonReportOf<'a> {
     report: JsonReport<'a>,
 }
 
-/// Prints what would be written: the plan of each output, and a list of all with their sizes.
+/// Prints the plan of each output, and a list of all outputs with their sizes.
 pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
-    // A dry run needs no output.
+    // A dry run may have no output path.
     let is_named = outputs.iter().all(|output| !output.out.as_os_str().is_empty());
     let rooms = match is_named {
         true => gguf_pipeline::rooms(&outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect::<Vec<_>>()),
@@ -155,7 +155,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
     Ok(Verdict::Good)
 }
 
-/// Prints each warning of a plan that none of the plans before had.
+/// Prints each warning that is not in `said`, and adds it.
 pub fn warn_once(ui: &mut Ui, said: &mut Vec<String>, warnings: impl Iterator<Item = String>) {
     for warning in warnings {
         if !said.contains(&warning) {
@@ -165,10 +165,10 @@ pub fn warn_once(ui: &mut Ui, said: &mut Vec<String>, warnings: impl Iterator<It
     }
 }
 
-/// Reads file types, which may be lists separated by commas; none may come twice.
+/// Checks that no file type is given twice.
 ///
 /// # Errors
-/// What is wrong with them.
+/// If a type is duplicated.
 pub fn each_once<T: PartialEq + std::fmt::Display>(types: Vec<T>) -> Result<Vec<T>, Failure> {
     for (i, ty) in types.iter().enumerate() {
         if types.iter().take(i).any(|other| other == ty) {

@@ -16,10 +16,10 @@ use crate::text;
 use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 use crate::watch::Watch;
 
-/// Columns of a value in a message.
+/// Maximum width of a value in a message.
 const VALUE: usize = 48;
 
-/// Levels of JSON that are indented.
+/// Number of indented JSON levels.
 const LEVELS: usize = 3;
 
 /// How a file is edited.
@@ -59,15 +59,15 @@ pub struct How {
 }
 
 impl How {
-    /// Whether there is something to do without an edit.
+    /// Whether the options require work even without an edit.
     pub fn has_work(&self) -> bool {
         self.output.is_some() || self.rewrite || self.reserve.is_some()
     }
 
-    /// Opens the file; says if an edit of it was interrupted before and is now finished.
+    /// Opens the file. Completes an interrupted edit first, and prints a note about it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn open(&self, ui: &mut Ui, path: &Path) -> Result<ModelFile, Failure> {
         expect_model(path)?;
         if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
@@ -78,7 +78,7 @@ impl How {
         Ok(file)
     }
 
-    /// Makes the edits, or shows what would be done.
+    /// Applies the edits, or prints the plan.
     pub fn run(&self, ui: &mut Ui, path: &Path, edits: &[Edit]) -> Outcome {
         if let Some(output) = &self.output {
             crate::cmd::not_stdout("--output", output)?;
@@ -149,10 +149,10 @@ impl How {
     }
 }
 
-/// Checks that the input is a file; a folder holds a checkpoint.
+/// Checks that the input is not a folder, such as a checkpoint.
 ///
 /// # Errors
-/// When it is a folder.
+/// If it is a folder.
 fn expect_model(path: &Path) -> Result<(), Failure> {
     match path.is_dir() {
         true => Err(Failure::CouldNotRun(format!("{}: expected a GGUF file, found a folder", path.display()))),
@@ -160,12 +160,12 @@ fn expect_model(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A value, short.
+/// A value, shortened.
 fn short(value: &Kv) -> String {
     text::value(value.as_ref(), Some(VALUE))
 }
 
-/// What a change is, as cells of a table.
+/// A change as the cells of a table row.
 fn cells(change: &Change) -> Vec<String> {
     let shown = |name: &str| Str(name.as_bytes()).to_string();
     let full = |value: &Kv| text::value(value.as_ref(), Some(200));
@@ -180,7 +180,7 @@ fn cells(change: &Change) -> Vec<String> {
     }
 }
 
-/// What a change is, in a line.
+/// A change as one line.
 fn line(change: &Change) -> String {
     let shown = |name: &str| Str(name.as_bytes()).to_string();
     match change {
@@ -302,10 +302,10 @@ fn change_json(change: &Change) -> Value {
     }
 }
 
-/// A size as [`parse_size`] reads it, not larger than room that is reserved.
+/// Parses a size like [`parse_size`], up to the maximum reserved space.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a message if the text is not a size or the size is too large.
 pub fn parse_room(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match bytes <= gguf_edit::MAX_RESERVE {

@@ -1,4 +1,4 @@
-//! `gguf show --json`: one object with everything. The names of its fields stay.
+//! `gguf show --json`: one object with all information. Field names are stable.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::json::{self, List, Shown, Text};
 use crate::ui::Ui;
 
-/// Levels that are indented: the object, its list of files, each of them, its lists, and the objects in them.
+/// Number of indented levels: the object, its list of files, each file, its lists, and their objects.
 const LEVELS: usize = 5;
 
-/// Prints the object. A file is opened when its turn comes, by `open`; what it says of a file that cannot be opened stands in its place.
+/// Prints the object. `open` is called for each file in turn; if it fails, the failure is printed in place of the file.
 pub fn print<'p>(
     ui: &mut Ui,
     paths: &'p [PathBuf],
@@ -34,7 +34,7 @@ struct Document<L> {
     files: L,
 }
 
-/// A file, or why it could not be opened.
+/// An opened file, or the reason why it could not be opened.
 struct Opened<'a> {
     path: &'a Path,
     model: Result<Shards, Failure>,
@@ -52,7 +52,7 @@ impl Serialize for Opened<'_> {
     }
 }
 
-/// All of a model; its long lists are made while they are written.
+/// All information about a model. Long lists are generated during serialization.
 struct Everything<'a> {
     shards: &'a [ModelFile],
     summary: &'a Summary,
@@ -63,7 +63,7 @@ impl Serialize for Everything<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(first) = self.shards.first() else { return serializer.serialize_unit() };
         let gguf = first.gguf();
-        // In the order of the file, and a list, because a key may be there twice.
+        // A list in file order, because keys may be duplicated.
         let metadata = || gguf.kvs().map(|kv| Pair { kv, full: self.full });
         let tensors = || self.shards.iter().enumerate().flat_map(|(i, file)| tensors(file.gguf(), i));
         let mut object = serializer.serialize_map(None)?;
@@ -88,14 +88,14 @@ fn format(gguf: &Gguf<'_>) -> Value {
     })
 }
 
-/// All known values; unknown ones are left out.
+/// All known values. Unknown values are omitted.
 struct Fields<'a> {
     gguf: &'a Gguf<'a>,
     s: &'a Summary,
 }
 
 impl Fields<'_> {
-    /// The text of a key as it is in the file: that of the summary is cut, and escaped for people.
+    /// The unmodified text of a key; the summary's text is shortened and escaped for display.
     fn text(&self, key: &str) -> Option<Text<'_>> {
         let mut values = self.gguf.kvs().filter(|kv| kv.key == *key).map(|kv| kv.value.as_str());
         values.next_back().flatten().map(Text)
@@ -204,7 +204,7 @@ impl Serialize for Pair<'_> {
 
 struct Tensor<'a> {
     name: Text<'a>,
-    /// The other fields, which are all short.
+    /// The other fields, all of them short.
     rest: Map<String, Value>,
 }
 

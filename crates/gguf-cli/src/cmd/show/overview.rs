@@ -1,4 +1,4 @@
-//! `gguf show` of several files: a table with a line for each.
+//! `gguf show` of several files: a table with one line per model.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::cmd::open_model;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, shown_path, size};
 
-/// Stands for what a file does not say.
+/// Placeholder for missing values.
 const NONE: &str = "-";
 
-/// Prints the table, then the problems of files to standard error.
+/// Prints the table to standard output, then problems with files to standard error.
 pub fn print(ui: &mut Ui, paths: &[PathBuf], at: u64, is_markdown: bool) -> Outcome {
     let columns = [
         Column::name("FILE").styled(Style::Cyan),
@@ -32,7 +32,7 @@ pub fn print(ui: &mut Ui, paths: &[PathBuf], at: u64, is_markdown: bool) -> Outc
     let mut verdict = Verdict::Good;
     let mut seen: Vec<(PathBuf, u32)> = Vec::new();
     for path in paths {
-        // One line for all shards of a model.
+        // Print one line for all shards of a model.
         if at == 0
             && let Some(set) = set_of(path)
         {
@@ -65,7 +65,7 @@ pub fn print(ui: &mut Ui, paths: &[PathBuf], at: u64, is_markdown: bool) -> Outc
     Ok(verdict)
 }
 
-/// The model that a shard belongs to, by its name.
+/// The path prefix and the number of shards, from the name of a shard.
 fn set_of(path: &Path) -> Option<(PathBuf, u32)> {
     let name = ShardName::parse(path.file_name()?.to_str()?)?;
     (name.number.count() > 1).then(|| (path.with_file_name(name.prefix), name.number.count()))
