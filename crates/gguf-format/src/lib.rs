@@ -32,7 +32,7 @@
 //! let tokens: Vec<&str> = gguf.get_as("tokenizer.ggml.tokens")?;
 //! assert_eq!((arch, layers, experts, tokens.len()), ("llama", 2, None, 3));
 //!
-//! Tensors: name, type, shape, and the range of the data in the file.
+//! // Tensors: name, type, shape, and the range of the data in the file.
 //! for tensor in gguf.tensors() {
 //!     let range = gguf.tensor_range(&tensor)?;
 //!     println!("{} {} {:?} {range:?}", tensor.name, tensor.ty, tensor.dims.collect::<Vec<_>>());

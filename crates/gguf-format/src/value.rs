@@ -650,12 +650,12 @@ impl core::error::Error for ValueError {}
 
 /// Types that a value can be read as; see [`ValueRef::get`] and [`Gguf::get_as`](crate::Gguf::get_as).
 ///
-/// Integers convert into every integer type that holds them, floats into floats, arrays into vectors. With `Option<T>` a
-/// missing key is `None`; a value of another type is an error all the same.
-///
-/// ```
 /// Integers convert into every integer type that can hold them, floats into floats, arrays into vectors. With `Option<T>` a missing key is
 /// `None`; a value of another type is still an error.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("llama.block_count", 32u32);
 /// # head.set("tokenizer.ggml.tokens", ["<s>", "</s>"]);
 /// # let bytes = head.encode()?;
 /// let gguf = gguf_format::Gguf::parse(&bytes)?;

@@ -14,7 +14,7 @@ use std::ops::Deref;
 /// use gguf_io::{Map, ModelFile};
 ///
 /// let file = std::fs::File::open("model.gguf")?;
-/// SAFETY: nothing writes to the files of this directory.
+/// // SAFETY: nothing writes to the files of this directory.
 /// let map = unsafe { Map::new(&file) }?;
 /// let model = ModelFile::from_reader(map, "model.gguf")?;
 /// # Ok(()) }

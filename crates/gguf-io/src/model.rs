@@ -14,7 +14,7 @@ use crate::{Error, ModelFile, ReadAt, ShardsProblem};
 /// # fn main() -> Result<(), gguf_io::Error> {
 /// use gguf_io::Model;
 ///
-/// Any shard can be given; the others are found by their names.
+/// // Any shard can be given; the others are found by their names.
 /// let model = Model::open("big-00002-of-00003.gguf")?;
 /// let architecture = model.gguf().get_as::<&str>("general.architecture");
 /// let query = model.tensor("blk.0.attn_q.weight")?.rows(0..8)?.to_f32()?;

@@ -91,7 +91,7 @@ pub enum Matrix {
 /// // Memory belongs to the caller: here for two rows of one block each.
 /// let mut packed = vec![0; codec.packed_bytes(values.len()).unwrap()];
 /// codec.encode(Rows::new(&values, 256, None)?, &mut packed)?;
-/// Any range of whole blocks can be decoded separately.
+/// // Any range of whole blocks can be decoded separately.
 /// let mut second = [0.0; 256];
 /// codec.decode(&packed[176..], &mut second)?;
 /// assert!(second.iter().all(|x| (x - 0.25).abs() < 0.001));

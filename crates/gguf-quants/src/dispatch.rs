@@ -23,7 +23,7 @@ use crate::lanes::{avx2::Avx2, avx512::Avx512, sse41::Sse41};
 ///
 /// assert!(Isa::best().is_available());
 /// assert_eq!("scalar".parse(), Ok(Isa::Scalar));
-/// An instruction set that the machine lacks is allowed: the scalar code gives the same result.
+/// // An instruction set that the machine lacks is allowed: the scalar code gives the same result.
 /// let mut values = [0.0; 2];
 /// gguf_quants::codec(gguf_format::GgmlType::BF16).unwrap().decode_with(Isa::Neon, &[0x80, 0x3f, 0, 0], &mut values)?;
 /// assert_eq!(values, [1.0, 0.0]);

@@ -18,7 +18,7 @@ const PARTS_OF_A_THREAD: usize = 8;
 /// ```
 /// use gguf_format::GgmlType;
 ///
-/// One block of 32 values: a scale of 0.5 in half precision, and levels of 4 bits; level 8 is zero.
+/// // One block of 32 values: a scale of 0.5 in half precision, and levels of 4 bits; level 8 is zero.
 /// let mut block = [0x88; 18];
 /// block[..2].copy_from_slice(&[0x00, 0x38]);
 /// block[2] = 0xf7;

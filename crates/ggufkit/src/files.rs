@@ -61,7 +61,7 @@ pub fn summary(model: &Model) -> Summary {
 ///
 /// let output = Output::create(&path, true)?;
 /// let mut writer = Writer::new(BufWriter::new(output.file()), &head)?;
-/// Call writer.tensor(name, data) for each tensor here.
+/// // Call writer.tensor(name, data) for each tensor here.
 /// writer.finish()?;
 /// output.commit()?;
 /// # Ok::<(), ggufkit::Error>(())
