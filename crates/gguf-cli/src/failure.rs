@@ -130,7 +130,7 @@ impl From<gguf_io::Error> for Failure {
         match e {
             gguf_io::Error::Exists(path) => Failure::exists(&path),
             e => Failure::File(Box::new(FileFailure {
-                verdict: if e.is_bad_file() { Verdict::Bad } else { Verdict::CouldNotRun },
+                verdict: if e.is_bad_file() || ends_early(&e) { Verdict::Bad } else { Verdict::CouldNotRun },
                 kind: kind(&e),
                 path: Some(e.path().to_owned()),
                 offset: offset(&e),
@@ -184,11 +184,17 @@ fn system(path: &Path, source: &io::Error, message: String) -> Failure {
     Failure::of_file(Verdict::CouldNotRun, system_kind(source.kind()), path, message)
 }
 
+/// Whether the data ends before its expected size.
+fn ends_early(e: &gguf_io::Error) -> bool {
+    matches!(e, gguf_io::Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof)
+}
+
 /// The kind of an operating system error.
 fn system_kind(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::NotFound => "not_found",
         io::ErrorKind::PermissionDenied => "permission_denied",
+        io::ErrorKind::UnexpectedEof => "truncated",
         _ => "io",
     }
 }

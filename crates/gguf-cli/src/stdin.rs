@@ -48,13 +48,26 @@ impl ReadAt for Piped {
             ));
         };
         let mut stdin = io::stdin().lock();
-        let n = io::copy(&mut (&mut stdin).take(skipped), &mut io::sink())?;
-        *position += n;
-        if n < skipped {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        *position += io::copy(&mut (&mut stdin).take(skipped), &mut io::sink())?;
+        let mut filled = 0;
+        while let Some(free @ [_, ..]) = rest.get_mut(filled..) {
+            match stdin.read(free) {
+                Ok(0) => {
+                    let problem = format!(
+                        "truncated: {} of at least {} bytes; fetch it again",
+                        *position,
+                        offset + rest.len() as u64
+                    );
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
+                }
+                Ok(n) => {
+                    filled += n;
+                    *position += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
         }
-        stdin.read_exact(rest)?;
-        *position += rest.len() as u64;
         Ok(())
     }
 

@@ -313,12 +313,11 @@ fn start_of(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
-/// Breaks a text at spaces into lines of at most `width` columns. A longer word, such as a long name, is not broken, so that it can be
-/// copied and searched for.
+/// Breaks a text into lines of at most `width` columns, at spaces. A wider word is broken at the end of the line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split(' ') {
+    for word in text.split(' ').flat_map(|word| pieces(word, width)) {
         let w = text_width(word);
         if used > 0 && used + 1 + w > width {
             lines.push(String::new());
@@ -334,6 +333,25 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Splits a word into pieces of at most `width` columns.
+fn pieces(word: &str, width: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while text_width(rest) > width {
+        let fitting = start_of(rest.chars(), width).len();
+        // At least one character, so that the loop ends.
+        let at = fitting.max(rest.chars().next().map_or(0, char::len_utf8));
+        let (piece, after) = rest.split_at(at);
+        if after.is_empty() {
+            break;
+        }
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 #[cfg(test)]
@@ -363,8 +381,9 @@ mod tests {
     #[test]
     fn lines_break_at_spaces() {
         assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
-        assert_eq!(wrap("an unbreakable x y", 4), ["an", "unbreakable", "x y"]);
-        assert_eq!(wrap("日本語 x", 3), ["日本語", "x"]);
+        assert_eq!(wrap("unbreakable x", 4), ["unbr", "eaka", "ble", "x"]);
+        assert_eq!(wrap("日本語 x", 3), ["日", "本", "語", "x"]);
+        assert_eq!(wrap("ab", 0), ["a", "b"]);
         assert_eq!(wrap("", 4), [""]);
     }
 }

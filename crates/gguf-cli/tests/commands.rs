@@ -814,6 +814,14 @@ fn convert_writes_model_and_projector() {
     gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("x.gguf"))])
         .exits(2)
         .says(&["output path of both the model and the projector"]);
+    for (beside, said) in [(&projector, "already exists"), (&path("none/y.gguf"), "no such folder")] {
+        let failed = gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={beside}"), "-q"]);
+        failed.exits(2).says(&[said]);
+        assert!(!dir.path().join("x.gguf").exists());
+    }
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--split-max-tensors", "2"])
+        .exits(2)
+        .says(&["does not apply to a projector"]);
     gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--type", "Q4_0"])
         .exits(2)
         .says(&["a projector is not quantized to Q4_0"]);

@@ -407,6 +407,7 @@ fn no_command_is_left_out() {
 fn standard_input_is_a_model() {
     let files = Files::new();
     let model = fs::read(files.path("model.gguf")).unwrap();
+    let shard = fs::read(files.path("part-00001-of-00003.gguf")).unwrap();
     let path = files.path("model.gguf");
     let manifest = gguf(["hash", text(&path), "--sha256"]).exits(0).out.replace(text(&path), "-");
     let sha256 = manifest.lines().last().unwrap();
@@ -420,7 +421,9 @@ fn standard_input_is_a_model() {
         ("estimate -", &model[..100_000], 0, "weights"),
         ("check -", &model[..], 0, "good, no findings"),
         ("hash - --sha256 -j 2", &model[..], 0, sha256),
-        ("hash - --sha256", &model[..100_000], 2, "standard input"),
+        ("hash - --sha256", &model[..100_000], 1, "truncated: 100000 of at least"),
+        ("hash -", &shard[..], 2, "one of 3 shards"),
+        ("hash - --lone", &shard[..], 0, "xxh64"),
         (&check, &model[..], 0, "good"),
         ("cat - output_norm.weight", &model[..], 2, "does not read standard input"),
         ("check - --structure", &model[..], 0, "good"),

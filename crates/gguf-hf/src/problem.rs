@@ -76,6 +76,13 @@ pub enum FileProblem {
         /// The expected form.
         expected: &'static str,
     },
+    /// The ranks of a vocabulary are not the numbers from 0, each once, or a token is repeated.
+    Ranks {
+        /// The first invalid entry.
+        found: String,
+        /// The number of tokens.
+        n: usize,
+    },
     /// The tokens of a vocabulary are so long that computing its merges would take too long.
     LongTokens,
     /// A reranker's tokenizer lacks the token of an answer.
@@ -119,6 +126,12 @@ impl fmt::Display for FileProblem {
                  added by tokenizer_config.json or by the class of the tokenizer; correct vocab_size, or remove the token"
             ),
             FileProblem::Line { line, found, expected } => write!(f, "line {line} is {found:?}, expected {expected}"),
+            FileProblem::Ranks { found, n } => {
+                write!(
+                    f,
+                    "{found} among {n} tokens, expected distinct tokens with the ranks from 0; fetch the file again"
+                )
+            }
             FileProblem::LongTokens => f.write_str("the tokens are too long for a vocabulary"),
             FileProblem::NoAnswer { token } => {
                 write!(f, "no token {token:?}, which a reranker answers with")

@@ -294,9 +294,19 @@ impl Args {
     /// Checks, before the model is written, that the projector has a different path and that the disks have room for both.
     fn check_beside(&self, models: &[(&Plan, &Path)], projector: Option<(&Plan, &Path)>) -> Result<(), Failure> {
         let Some(projector) = projector else { return Ok(()) };
-        if models.iter().any(|(_, model)| *model == projector.1) {
+        let place = |path: &Path| Some((folder_of(path).canonicalize().ok()?, path.file_name()?.to_owned()));
+        if models
+            .iter()
+            .any(|(_, model)| *model == projector.1 || place(model).is_some() && place(model) == place(projector.1))
+        {
             let problem = "output path of both the model and the projector; use separate names";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", projector.1.display())));
+        }
+        if !self.dry_run {
+            super::expect_folder(folder_of(projector.1), "create it for the output of --mmproj")?;
+            for path in projector.0.output_paths(projector.1) {
+                Output::may_write(&path, self.force)?;
+            }
         }
         // A resumed run may have written part of the output already.
         if !self.dry_run && !self.resume {
@@ -368,7 +378,8 @@ impl Args {
         if !self.quiet {
             conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
-        if !matches!(file_type, FileType::Quantized(_)) {
+        // llama.cpp reads projectors from one file.
+        if !matches!(file_type, FileType::Quantized(_)) && !projector {
             conversion.plan = self.shards.apply(ui, conversion.plan)?;
         }
         let invalid = self.invalid(dir, conversion.n_errors);
@@ -482,6 +493,10 @@ impl Args {
         let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
             ("--vocab-only", self.vocab_only),
+            (
+                "--split-max-size or --split-max-tensors",
+                self.shards.are_given() && is_alone && kind == OutputKind::Projector,
+            ),
             ("--mtp", self.mtp && is_alone),
             ("--no-mtp", self.no_mtp && is_alone),
             ("--fuse-qkv", self.fuse_qkv && is_alone),
@@ -609,6 +624,11 @@ impl Args {
         print_written(ui, &paths, self.answer().hashing)?;
         Ok(Verdict::Good)
     }
+}
+
+/// The folder of an output.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn said(conversion: &Conversion, watch: &Watch) -> String {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use gguf_edit::hash::{Algorithm, HashOptions, Hashes};
 use gguf_edit::manifest::{Compared, Manifest, Status};
 use gguf_format::Str;
+use gguf_format::shard::ShardKeys;
 use gguf_io::{Model, ModelFile};
 use serde::Serialize;
 
@@ -104,7 +105,7 @@ impl Args {
         };
         let is_piped = stdin::is_stdin(&self.model);
         let files = match self.lone {
-            _ if is_piped => Shards::Lone(stdin::open()?),
+            _ if is_piped => Shards::Lone(self.piped()?),
             true => Shards::Lone(ModelFile::open(&self.model)?),
             false => Shards::Whole(Model::open(&self.model)?),
         };
@@ -121,6 +122,18 @@ impl Args {
         match (&self.check, manifest) {
             (Some(path), Some(manifest)) => self.print_check(ui, path, &manifest, &hashes, &algorithms),
             _ => self.print(ui, &hashes),
+        }
+    }
+
+    /// The model on standard input.
+    fn piped(&self) -> Result<ModelFile, Failure> {
+        let file = stdin::open()?;
+        match ShardKeys::of(file.gguf()).count {
+            Some(n @ 2..) if !self.lone => Err(Failure::CouldNotRun(format!(
+                "{}: one of {n} shards, and the others cannot be read from a pipe; pass the file, or use --lone",
+                stdin::NAME
+            ))),
+            _ => Ok(file),
         }
     }
 

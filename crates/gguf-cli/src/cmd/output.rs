@@ -26,6 +26,11 @@ pub struct Shards {
 }
 
 impl Shards {
+    /// Whether an option requests shards.
+    pub fn are_given(self) -> bool {
+        self.split_max_size.is_some() || self.split_max_tensors.is_some()
+    }
+
     /// Splits the output of a plan if an option requests it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //!
 //! Two tokens merge if their concatenated bytes are a token and no merge of a lower rank is possible. The list of merges follows from this rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::pre::PreSource;
 use super::pretokenize::byte_char;
@@ -234,7 +234,16 @@ impl Ranks {
                 return Err(folder.invalid(file, FileProblem::TooManyPieces { found, max }));
             }
         }
-        Ok(Ranks { tokens })
+        // Special tokens have the ids after the ranks.
+        let n = tokens.len();
+        let invalid = |found| folder.invalid(file, FileProblem::Ranks { found, n });
+        let (mut texts, mut ranks) = (HashSet::new(), HashSet::new());
+        for (text, rank) in &tokens {
+            if !texts.insert(text.as_slice()) || !ranks.insert(*rank) || *rank as usize >= n {
+                return Err(invalid(format!("the token {} with rank {rank}", shown(text))));
+            }
+        }
+        if tokens.is_empty() { Err(invalid("no token".to_owned())) } else { Ok(Ranks { tokens }) }
     }
 
     /// All pairs of tokens whose concatenation is a token, ordered by the resulting token, then by their own ranks; `None` if there are too many

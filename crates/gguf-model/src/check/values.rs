@@ -238,9 +238,15 @@ fn rope(model: &Model<'_>, report: &mut Report) {
 }
 
 fn experts(model: &Model<'_>, report: &mut Report) {
-    let Some(value) = model.value(keys::EXPERT_USED_COUNT).and_then(crate::summary::Span::of) else { return };
-    let Some(kv) = model.kv(keys::EXPERT_USED_COUNT) else { return };
     let experts = model.hparams.experts;
+    let Some(kv) = model.kv(keys::EXPERT_USED_COUNT) else {
+        if experts > 0 && model.is_network() {
+            let at = At::no_key(keys::EXPERT_USED_COUNT);
+            report.add(&VALUE_EXPERTS, at, format_args!("the key is missing, and there are {experts} experts"));
+        }
+        return;
+    };
+    let Some(value) = model.value(keys::EXPERT_USED_COUNT).and_then(crate::summary::Span::of) else { return };
     if value.max > experts || (experts > 0 && value.max == 0) {
         report.add(&VALUE_EXPERTS, kv, format_args!("{} of {experts} experts are used", value.max));
     }

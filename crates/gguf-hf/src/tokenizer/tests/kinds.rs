@@ -197,6 +197,10 @@ fn ranks_of_tiktoken() {
         (b"YQ== -1", json!({}), "line 1 is \"YQ== -1\""),
         (b"YQ== 99999999", json!({}), "line 1"),
         (b"!! 0", json!({}), "line 1"),
+        (b"", json!({}), "no token among 0 tokens"),
+        (b"YQ== 0\nYg== 2", json!({}), "the token b with rank 2 among 2 tokens"),
+        (b"YQ== 0\nYg== 0", json!({}), "the token b with rank 0 among 2 tokens"),
+        (b"YQ== 0\nYQ== 1", json!({}), "the token a with rank 1 among 2 tokens"),
         (b"YQ== 0", json!({"vocab_size": 5}), "the token \"<|extra_204|>\" has the id 208, but vocab_size is 5"),
     ] {
         let found = error(Vocab::Tiktoken, "tiktoken-wrong", &[("qwen.tiktoken", ranks)], config);
