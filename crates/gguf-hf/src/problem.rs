@@ -127,10 +127,7 @@ impl fmt::Display for FileProblem {
             ),
             FileProblem::Line { line, found, expected } => write!(f, "line {line} is {found:?}, expected {expected}"),
             FileProblem::Ranks { found, n } => {
-                write!(
-                    f,
-                    "{found} among {n} tokens, expected distinct tokens with the ranks from 0; fetch the file again"
-                )
+                write!(f, "{found} among {n} tokens, expected distinct tokens with the ranks from 0")
             }
             FileProblem::LongTokens => f.write_str("the tokens are too long for a vocabulary"),
             FileProblem::NoAnswer { token } => {
