@@ -6,10 +6,10 @@ use gguf_hf::safetensors::{MAX_DIMS, header_bytes, parse_header};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    if let Some((prefix, _)) = data.split_first_chunk::<8>() {
-        if let Ok(n) = header_bytes(*prefix, data.len() as u64) {
-            assert!(n + 8 <= data.len() as u64);
-        }
+    if let Some((prefix, _)) = data.split_first_chunk::<8>()
+        && let Ok(n) = header_bytes(*prefix, data.len() as u64)
+    {
+        assert!(n + 8 <= data.len() as u64);
     }
     let [a, b, json @ ..] = data else { return };
     let data_bytes = u64::from(u16::from_le_bytes([*a, *b]));

@@ -41,8 +41,9 @@ fuzz_target!(|data: &[u8]| {
     let config = serde_json::json!({});
     let options = TokenizerOptions {
         pre: (kind & 0x80 != 0).then(|| "default".to_owned()),
-        vocab: VOCABS[usize::from(kind & 0x7f) % VOCABS.len()],
+        vocab: VOCABS[usize::from(kind & 0x3f) % VOCABS.len()],
         special_tokens: &[],
+        community_template: kind & 0x40 != 0,
     };
     match key_values(common::folder(), &config, &options) {
         Ok(keys) => keys.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty())),
