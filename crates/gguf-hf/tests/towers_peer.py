@@ -1,6 +1,6 @@
 """Writes small checkpoints with encoders of images and sound, and what llama.cpp's converter makes of each. Arguments: the folder of
 llama.cpp's sources, the folder to write to, and cases. Prints the case and the type of each file that was made."""
-import json, os, sys
+import glob, json, os, runpy, sys
 import numpy as np
 import torch
 from safetensors.torch import save_file
@@ -112,6 +112,11 @@ CASES = {
         **both("model.visual.downsample", T, E, 2, 2), "model.visual.merger.proj.weight": (T, T), "model.visual.merger.gate_proj.weight": (F, T), "model.visual.merger.up_proj.weight": (F, T),
         "model.visual.merger.down_proj.weight": (T, F), **both("model.visual.merger.post_projection_norm", T), "model.language_model.norm.weight": (T,)}),
 }
+
+
+# Cases of single families.
+for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "towers", "*.py"))):
+    CASES.update(runpy.run_path(path, globals())["CASES"])
 
 
 def main(llama, out, *names):
