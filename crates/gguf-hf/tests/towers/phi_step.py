@@ -17,7 +17,7 @@ STEP = {"vision_model.conv1.weight": (1536, 3, 14, 14), "vision_model.positional
 
 def phi(tower, projector):
     return {**both(f"{tower}.embeddings.patch_embedding", W, 588), f"{tower}.embeddings.position_embedding.weight": (16, W), **both(f"{tower}.post_layernorm", W),
-            **blocks(f"{tower}.encoder.layers.", 3, {n: s for n, s in WIDE.items()}), f"{tower}.head.probe": (1, 1, W), **both(f"{tower}.head.layernorm", W),
+            **blocks(f"{tower}.encoder.layers.", 3, WIDE), f"{tower}.head.probe": (1, 1, W), **both(f"{tower}.head.layernorm", W),
             f"{tower}.head.attention.in_proj_weight": (3 * W, W), f"{tower}.head.attention.in_proj_bias": (3 * W,), **both(f"{tower}.head.mlp.fc1", X, W),
             **both(f"{projector}.0", X, W), **both(f"{projector}.2", T, X), "model.norm.weight": (T,), "model.layers.0.self_attn.qkv_proj.weight": (3 * T, T), "lm_head.weight": (8, T)}
 
