@@ -292,6 +292,8 @@ fn real(op: &Op, matrices: &[Matrix]) -> Op {
         Op::Copy(input) | Op::Narrow(input) => std::slice::from_mut(input),
         Op::Gather(gather) => gather.inputs.as_mut_slice(),
         Op::Product(inputs) => inputs.as_mut_slice(),
+        Op::Sum(sum) => sum.parts.inputs.as_mut_slice(),
+        Op::Resize(grid) => std::slice::from_mut(&mut grid.input),
         _ => &mut [],
     };
     for input in inputs {

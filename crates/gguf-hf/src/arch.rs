@@ -87,9 +87,15 @@ pub(crate) fn plan_parts(
         let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
         plan.fields.fields.insert((*field).to_owned(), is_there.into());
     }
+    let shape_of = |pattern: &str| {
+        let found = sources.iter().find(|source| names::matches(pattern, &source.name));
+        found.map_or(&[][..], |source| source.shape.as_slice())
+    };
     for (field, pattern) in checkpoint.row_lens {
-        let row_len = sources.iter().find(|s| names::matches(pattern, &s.name)).and_then(|source| source.shape.last());
-        plan.fields.fields.insert((*field).to_owned(), row_len.copied().into());
+        plan.fields.fields.insert((*field).to_owned(), shape_of(pattern).last().copied().into());
+    }
+    for (field, pattern) in checkpoint.row_counts {
+        plan.fields.fields.insert((*field).to_owned(), shape_of(pattern).first().copied().into());
     }
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);

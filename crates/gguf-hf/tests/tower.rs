@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use gguf_hf::{Options, OutType, OutputKind, plan};
+use gguf_io::ModelFile;
+use gguf_pipeline::RunOptions;
 use gguf_test::checkpoint::{Tensor, f32_data, safetensors};
 
 const CONFIG: &str = r#"{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "unheard", "text_config": {"hidden_size": 6},
@@ -100,6 +102,72 @@ fn encoders_that_are_refused() {
         ),
         (CONFIG.replace("\"image_size\"", "\"other\""), tensors(), "vision_config.image_size"),
         (CONFIG.replace("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 99999"), tensors(), "at most 65536 blocks"),
+    ];
+    for (config, tensors, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &config, &tensors);
+        let error = plan(dir.path(), &options()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
+const MUSE: &str = r#"{"architectures": ["MuseGlimmerForConditionalGeneration"], "model_type": "unheard", "hidden_size": 6,
+    "vision_config": {"hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 0, "num_attention_heads": 2, "patch_size": 2,
+    "patch_temporal": 2, "pos_emb_height": 2, "merge_size": 2, "layer_norm_eps": 1e-5}}"#;
+
+#[test]
+fn convolutions_over_frames_are_added() {
+    let list: [(&str, &[u64]); 7] = [
+        ("vision_tower.patch_embedder.patch_embedding", &[4, 24]),
+        ("vision_tower.patch_embedder.position_embedding_table", &[4, 4]),
+        ("vision_tower.ln_pre", &[4]),
+        ("vision_tower.ln_post", &[4]),
+        ("vision_adapter.fc1", &[8, 16]),
+        ("vision_adapter.fc2", &[8, 8]),
+        ("vision_projection", &[6, 8]),
+    ];
+    let tensors: Vec<_> = list.iter().map(|(name, shape)| (format!("model.{name}.weight"), shape.to_vec())).collect();
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), MUSE, &tensors);
+    let out = dir.path().join("out.gguf");
+    plan(dir.path(), &options()).unwrap().plan.run(&out, &RunOptions::default(), &()).unwrap();
+    let model = ModelFile::open(&out).unwrap();
+    let tensor = model.tensor("v.patch_embd.weight").unwrap();
+    assert_eq!(tensor.shape().collect::<Vec<_>>(), [2, 2, 3, 4]);
+    let values: Vec<f32> = f32_data(1, 96).as_chunks::<4>().0.iter().map(|v| f32::from_le_bytes(*v)).collect();
+    let rows = values.chunks(24).map(|row| row.split_at(12));
+    let expected: Vec<u8> = rows.flat_map(|(a, b)| a.iter().zip(b).flat_map(|(a, b)| (a + b).to_le_bytes())).collect();
+    assert_eq!(tensor.read().unwrap(), expected);
+}
+
+#[test]
+fn grids_and_patches_of_wrong_sizes_are_refused() {
+    let config = |class: &str, more: &str| {
+        format!(r#"{{"architectures": ["{class}"], "model_type": "unheard", "hidden_size": 6, {more}}}"#)
+    };
+    let phi = config("Phi4ForCausalLMV", r#""vision_config": {"hidden_size": 4, "num_hidden_layers": 2}"#);
+    let phi_positions =
+        |n| vec![("vision_tower.vision_model.embeddings.position_embedding.weight".to_owned(), vec![n, 4])];
+    let radio = config("NemotronH_Nano_VL_V2", r#""force_image_size": 32, "vision_config": {"patch_size": 16}"#);
+    let radio_positions =
+        |shape: &[u64]| vec![("vision_model.radio_model.model.patch_generator.pos_embed".to_owned(), shape.to_vec())];
+    let muse_patches = vec![("model.vision_tower.patch_embedder.patch_embedding.weight".to_owned(), vec![4, 23])];
+    let cases = [
+        (phi.clone(), phi_positions(5), "a grid of positions that is not square"),
+        (phi, phi_positions(9), "preprocessor.patch_size"),
+        (radio.clone(), radio_positions(&[1, 5, 4]), "expected a square number of vectors, found 5"),
+        (radio.clone(), radio_positions(&[4]), "expected 2 dimensions"),
+        (radio.replace(": 32", ": 8"), radio_positions(&[1, 9, 4]), "a number of vectors up to 65536"),
+        (
+            radio.replace("\"force", "\"sound_config\": {}, \"force"),
+            radio_positions(&[1, 9, 4]),
+            "also has an encoder of sound",
+        ),
+        (
+            MUSE.to_owned(),
+            muse_patches,
+            "expected a multiple of 24 (patch.frames × three × patch.rows × patch.columns)",
+        ),
     ];
     for (config, tensors, expected) in cases {
         let dir = tempfile::tempdir().unwrap();

@@ -579,6 +579,12 @@ pub enum Map {
     Whole,
     /// In tables: appends rows of zeros up to the number of rows that a formula gives.
     PadRowsTo(&'static str),
+    /// In tables: adds all elements along the outermost dimension, which is removed. It is the only function of its
+    /// row.
+    AddParts,
+    /// In tables: resizes a square grid of vectors, the rows of the tensor, to the number of vectors along each side
+    /// that a formula gives, with bilinear interpolation. It is the only function of its row.
+    ResizeGrid(&'static str),
 }
 
 /// A tensor, and its bias if it can have one. Several rows with the same name are alternatives.
@@ -826,6 +832,8 @@ pub struct Checkpoint {
     pub present: &'static [(&'static str, &'static str)],
     /// Fields set to the row length of the first tensor with a matching name.
     pub row_lens: &'static [(&'static str, &'static str)],
+    /// Fields set to the length of the outermost dimension of the first tensor with a matching name.
+    pub row_counts: &'static [(&'static str, &'static str)],
     /// Prefixes, within a block, of tensors that belong to the whole model, with the usual prefix: `{}` is the number
     /// of the block.
     pub outside_blocks: &'static [(&'static str, &'static str)],
@@ -902,6 +910,7 @@ impl Checkpoint {
         ids: "",
         present: &[],
         row_lens: &[],
+        row_counts: &[],
         outside_blocks: &[],
         rename: &[],
         takes: &[],

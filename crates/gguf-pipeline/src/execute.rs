@@ -22,11 +22,12 @@ use gguf_quants::{RowSquares, Rows, float};
 
 use crate::chunk::{Chunk, Chunks, Lane, goes_through_blocks, parts};
 use crate::error::Error;
+use crate::grid;
 use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
 use crate::mean::MeanOfAbs;
 use crate::moves;
-use crate::ops::{Cast, apply_maps, multiply, narrow, width};
+use crate::ops::{Cast, add, apply_maps, decoder, multiply, narrow, width};
 use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
@@ -265,7 +266,7 @@ impl<'a> Run<'a> {
                     |(group, out): (&Group<'_>, &mut Vec<u8>)| cast(GgmlType::F32, group.first.tensor, &raw, out);
                 groups.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
-            Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::Narrow(_) => {
+            _ => {
                 let (draft, tensor) = (first.draft, first.tensor);
                 let source = read(item.index, draft, tensor, chunk.first(), chunk.n_elements(), known, input)?;
                 self.write_values(item, groups, source, known, values, outs)?
@@ -403,6 +404,32 @@ pub(crate) fn read<'b>(
                 draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
                 multiply(input.ty, raw, number == 0, mapped).ok_or_else(|| no_codec(tensor))?;
             }
+            Ok(mapped)
+        }
+        Op::Sum(sum) => {
+            resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+            for part in 0..sum.n_parts {
+                let first = part.saturating_mul(tensor.n_elements()).saturating_add(first);
+                let from = moved(draft, tensor, &sum.parts, first, n_elements, raw, scratch)?;
+                add(from, raw, part == 0, mapped).ok_or_else(|| no_codec(tensor))?;
+            }
+            if tensor.op.value_type() == GgmlType::F32 {
+                return Ok(mapped);
+            }
+            let rounding = Cast::new(GgmlType::F32, tensor.op.value_type()).ok_or_else(|| no_codec(tensor))?;
+            rounding.apply(mapped, raw);
+            Ok(raw)
+        }
+        Op::Resize(grid) => {
+            resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+            let ty = grid.input.ty;
+            let decode = decoder(ty).ok_or_else(|| no_codec(tensor))?;
+            grid::interpolate(grid, first, mapped, |from, values| {
+                resize(raw, packed_bytes(ty, values.len() as u64, tensor)?, tensor)?;
+                draft.source.read(grid.input.index, packed_bytes(ty, from, tensor)?, raw)?;
+                decode(raw, values);
+                Ok(())
+            })?;
             Ok(mapped)
         }
         Op::Narrow(input) => {

@@ -14,6 +14,7 @@ mod chunk;
 mod error;
 mod execute;
 mod gguf;
+mod grid;
 mod importance;
 mod journal;
 mod mean;

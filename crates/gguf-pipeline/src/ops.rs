@@ -136,7 +136,9 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 | Map::ZeroRows(_)
                 | Map::Values(_)
                 | Map::RoundToMean
-                | Map::Whole => return None,
+                | Map::Whole
+                | Map::AddParts
+                | Map::ResizeGrid(_) => return None,
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
@@ -161,19 +163,28 @@ fn round_to_three(level: f32, values: &mut [f32]) {
 ///
 /// `None` for types that are not plain.
 pub fn multiply(ty: GgmlType, packed: &[u8], is_first: bool, products: &mut [u8]) -> Option<()> {
+    combine(ty, packed, products, |product, factor| if is_first { factor } else { product * factor })
+}
+
+/// Adds values of a plain type to sums of single precision. The first sum is that of zero and the value, as in torch, so that it is never
+/// a negative zero.
+///
+/// `None` for types that are not plain.
+pub fn add(ty: GgmlType, packed: &[u8], is_first: bool, sums: &mut [u8]) -> Option<()> {
+    combine(ty, packed, sums, |sum, value| if is_first { 0.0 + value } else { sum + value })
+}
+
+/// Replaces results of single precision by a function of them and of values of a plain type.
+fn combine(ty: GgmlType, packed: &[u8], results: &mut [u8], with: impl Fn(f32, f32) -> f32) -> Option<()> {
     let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
-    let (mut factors, mut values) = ([0f32; RUN], [0f32; RUN]);
-    for (packed, products) in packed.chunks(RUN * width(ty)).zip(products.chunks_mut(RUN * 4)) {
-        let n = products.len() / 4;
-        let (factors, values) = (factors.get_mut(..n)?, values.get_mut(..n)?);
-        (plain.decode)(packed, factors);
-        if is_first {
-            values.copy_from_slice(factors);
-        } else {
-            float::decode_f32(products, values);
-            values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= *factor);
-        }
-        float::encode_f32(values, products);
+    let (mut operands, mut values) = ([0f32; RUN], [0f32; RUN]);
+    for (packed, results) in packed.chunks(RUN * width(ty)).zip(results.chunks_mut(RUN * 4)) {
+        let n = results.len() / 4;
+        let (operands, values) = (operands.get_mut(..n)?, values.get_mut(..n)?);
+        (plain.decode)(packed, operands);
+        float::decode_f32(results, values);
+        values.iter_mut().zip(operands).for_each(|(value, operand)| *value = with(*value, *operand));
+        float::encode_f32(values, results);
     }
     Some(())
 }
@@ -259,6 +270,26 @@ mod tests {
         let expected: Vec<f32> = a.iter().zip(&rounded).map(|(a, b)| a * b).collect();
         assert_eq!(found, expected);
         assert_eq!(multiply(GgmlType::Q4_0, &first, true, &mut products), None);
+    }
+
+    #[test]
+    fn sums_are_in_single_precision_and_start_with_zero() {
+        let n = RUN + 5;
+        let (a, b): (Vec<f32>, Vec<f32>) = (0..n).map(|i| (i as f32 * 0.1 - 0.3, 7.0 - i as f32 * 0.3)).unzip();
+        let (mut first, mut second, mut sums) = (vec![0; n * 4], vec![0; n * 2], vec![0xff; n * 4]);
+        float::encode_f32(&a, &mut first);
+        float::encode_f16(&b, &mut second);
+        let mut rounded = vec![0f32; n];
+        float::decode_f16(&second, &mut rounded);
+        add(GgmlType::F32, &first, true, &mut sums).unwrap();
+        add(GgmlType::F16, &second, false, &mut sums).unwrap();
+        let mut found = vec![0f32; n];
+        float::decode_f32(&sums, &mut found);
+        assert_eq!(found, a.iter().zip(&rounded).map(|(a, b)| a + b).collect::<Vec<f32>>());
+        let mut zero = [0xff; 4];
+        add(GgmlType::F32, &(-0.0f32).to_le_bytes(), true, &mut zero).unwrap();
+        assert_eq!(zero, [0; 4]);
+        assert_eq!(add(GgmlType::Q4_0, &first, true, &mut sums), None);
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub enum Op {
     Gather(Gather),
     /// The products of the elements of source tensors of plain types and equal length, in single precision.
     Product(Vec<Input>),
+    /// The sums of corresponding elements of equal parts of a tensor.
+    Sum(Sum),
+    /// A grid of vectors, interpolated to another size.
+    Resize(Resize),
     /// The lower halves of the source's 64-bit integers.
     Narrow(Input),
     /// Values computed by the plan.
@@ -46,6 +50,29 @@ pub struct Gather {
     pub moves: Vec<Move>,
     /// The functions applied to each value, in this order.
     pub maps: Vec<Map>,
+}
+
+/// The sums of corresponding elements of equal parts, which are added in order in single precision; in half precision, the sums are
+/// rounded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sum {
+    /// All parts, one after the other. Their functions are not applied.
+    pub parts: Gather,
+    /// Number of parts.
+    pub n_parts: u64,
+}
+
+/// A grid of vectors, resized by bilinear interpolation between the vectors in its corners, in single precision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resize {
+    /// The grid, of a plain type: vectors in rows.
+    pub input: Input,
+    /// Rows and columns of the input, at least 1.
+    pub from: [u64; 2],
+    /// Rows and columns of the output, at least 1.
+    pub to: [u64; 2],
+    /// Elements of a vector.
+    pub vector_len: u64,
 }
 
 /// The extent to which the sources can be restored from the output of an operation.
@@ -83,7 +110,7 @@ impl Op {
     pub fn copied(&self) -> Option<&Input> {
         match self {
             Op::Copy(input) => Some(input),
-            Op::Gather(_) | Op::Product(_) | Op::Narrow(_) | Op::Computed(_) => None,
+            _ => None,
         }
     }
 
@@ -93,6 +120,8 @@ impl Op {
             Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
             Op::Gather(gather) => &gather.inputs,
             Op::Product(inputs) => inputs,
+            Op::Sum(sum) => &sum.parts.inputs,
+            Op::Resize(grid) => std::slice::from_ref(&grid.input),
             Op::Computed(_) => &[],
         }
     }
@@ -106,7 +135,11 @@ impl Op {
                 _ => GgmlType::F32,
             },
             Op::Narrow(_) => GgmlType::I32,
-            Op::Product(_) | Op::Computed(_) => GgmlType::F32,
+            Op::Sum(sum) => match sum.parts.inputs.first() {
+                Some(Input { ty: GgmlType::F16, .. }) => GgmlType::F16,
+                _ => GgmlType::F32,
+            },
+            Op::Product(_) | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
         }
     }
 }

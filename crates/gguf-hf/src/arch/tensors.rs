@@ -7,7 +7,7 @@ use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Gather, Input, Op};
+use gguf_pipeline::plan::{Gather, Input, Op, Resize, Sum};
 
 use super::{blocks, names};
 use crate::dtype::SourceTensor;
@@ -194,6 +194,9 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
 
 /// The maximum number of values of a tensor computed by a formula.
 const MAX_VALUES: u64 = 65536;
+
+/// The maximum number of vectors along a side of a resized grid.
+const MAX_SIDE: u64 = 65536;
 
 /// Why tensors of multi-token prediction blocks are left out.
 const LEFT_OUT: &str = "predicts further tokens";
@@ -453,6 +456,7 @@ impl Slot {
         match row.maps {
             [Map::Values(formula)] => return self.values(formula, h, fields, key.block),
             [Map::Whole] => return self.whole_numbers(sources, h, block),
+            [Map::ResizeGrid(formula)] => return self.resized(formula, sources, h, fields, block),
             _ if row.source.contains(PRODUCT) => return self.product(name, sources, h, block),
             _ => {}
         }
@@ -517,6 +521,7 @@ impl Slot {
         for map in row.maps {
             resolve(*map, row.name, fields, &mut shape, &mut moves, &mut maps)?;
         }
+        let n_parts = (row.maps == [Map::AddParts] && !shape.is_empty()).then(|| shape.remove(0));
         if let Some(input) = inputs.first()
             && let Some(row_len) = shape.last_mut()
         {
@@ -534,7 +539,11 @@ impl Slot {
             Some(input) if is_copy && maps.is_empty() => Op::Copy(input),
             Some(input) => {
                 inputs.push(input);
-                Op::Gather(Gather { inputs, moves, maps })
+                let gather = Gather { inputs, moves, maps };
+                match n_parts {
+                    Some(n_parts) => Op::Sum(Sum { parts: gather, n_parts }),
+                    None => Op::Gather(gather),
+                }
             }
             None => return Err(incomplete()),
         };
@@ -571,11 +580,7 @@ impl Slot {
         h: &Hparams<'_>,
         block: u64,
     ) -> Result<(Vec<u64>, Op), PlanError> {
-        let found = self.parts.values().find_map(|index| Some((*index, sources.get(*index)?)));
-        let (index, source) = found.ok_or_else(|| PlanError::Table {
-            key: self.tensor.row.name,
-            problem: "expected the name of one tensor".to_owned(),
-        })?;
+        let (index, source) = self.only(sources)?;
         let shape: Vec<u64> = source.shape.iter().rev().copied().collect();
         self.check_shape(&shape, sources, h, block)?;
         let input = |ty| Input { index, name: source.name.clone(), ty };
@@ -589,6 +594,52 @@ impl Slot {
         }
     }
 
+    /// The only source, and its index.
+    fn only<'s>(&self, sources: &'s [SourceTensor]) -> Result<(usize, &'s SourceTensor), PlanError> {
+        let found = self.parts.values().find_map(|index| Some((*index, sources.get(*index)?)));
+        found.ok_or_else(|| PlanError::Table {
+            key: self.tensor.row.name,
+            problem: "expected the name of one tensor".to_owned(),
+        })
+    }
+
+    /// A square grid of vectors, with as many along each side as a formula gives.
+    fn resized(
+        &self,
+        formula: &'static str,
+        sources: &[SourceTensor],
+        h: &Hparams<'_>,
+        fields: &Fields,
+        block: u64,
+    ) -> Result<(Vec<u64>, Op), PlanError> {
+        let (index, source) = self.only(sources)?;
+        let input = float_input(index, source)?;
+        let wrong =
+            |problem: String| PlanError::Pattern { tensor: source.name.clone(), shape: source.shape.clone(), problem };
+        if input.ty.is_quantized() {
+            return Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype });
+        }
+        let mut shape: Vec<u64> = source.shape.iter().rev().copied().collect();
+        let [vector_len, n_vectors, ones @ ..] = shape.as_mut_slice() else {
+            return Err(wrong("expected 2 dimensions".to_owned()));
+        };
+        let side = n_vectors.isqrt();
+        if side == 0 || side * side != *n_vectors || *vector_len == 0 || ones.iter().any(|n| *n != 1) {
+            return Err(wrong(format!("expected a square number of vectors, found {n_vectors}")));
+        }
+        let found = value_of(formula, self.tensor.row.name, fields)?;
+        let to = found.as_u64().filter(|to| (1..=MAX_SIDE).contains(to));
+        let to = to.ok_or_else(|| crate::config::Error::invalid(formula, &found, "a number of vectors up to 65536"))?;
+        let vector_len = *vector_len;
+        *n_vectors = to * to;
+        self.check_shape(&shape, sources, h, block)?;
+        let op = match side == to {
+            true => Op::Copy(input),
+            false => Op::Resize(Resize { input, from: [side; 2], to: [to; 2], vector_len }),
+        };
+        Ok((shape, op))
+    }
+
     /// A tensor with the values of a formula.
     fn values(
         &self,
@@ -597,10 +648,7 @@ impl Slot {
         fields: &Fields,
         block: Option<u64>,
     ) -> Result<(Vec<u64>, Op), PlanError> {
-        let wrong = |problem: String| PlanError::Table { key: self.tensor.row.name, problem };
-        let parsed = Formula::parse(formula).map_err(|e| wrong(e.to_string()))?;
-        let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
-        let value = value.ok_or_else(|| PlanError::from(crate::config::Error::Missing(vec![formula.to_owned()])))?;
+        let value = value_of(formula, self.tensor.row.name, fields)?;
         let invalid =
             || PlanError::from(crate::config::Error::invalid(formula, &value, "as many numbers as the tensor has"));
         let dims = self.tensor.shape().iter().map(|dim| dim.of(h, block.unwrap_or(0)));
@@ -676,6 +724,13 @@ impl Slot {
     }
 }
 
+/// The value of a formula of a row.
+fn value_of(formula: &'static str, row: &'static str, fields: &Fields) -> Result<serde_json::Value, PlanError> {
+    let parsed = Formula::parse(formula).map_err(|e| PlanError::Table { key: row, problem: e.to_string() })?;
+    let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
+    value.ok_or_else(|| crate::config::Error::Missing(vec![formula.to_owned()]).into())
+}
+
 /// Adds a value function to an operation, with the values of its formula. Functions that append rows also change the shape and moves.
 fn resolve(
     map: Map,
@@ -685,11 +740,7 @@ fn resolve(
     moves: &mut Vec<Move>,
     maps: &mut Vec<Map>,
 ) -> Result<(), PlanError> {
-    let value = |formula: &'static str| -> Result<serde_json::Value, PlanError> {
-        let parsed = Formula::parse(formula).map_err(|e| PlanError::Table { key: row, problem: e.to_string() })?;
-        let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
-        value.ok_or_else(|| crate::config::Error::Missing(vec![formula.to_owned()]).into())
-    };
+    let value = |formula| value_of(formula, row, fields);
     let wrong = |formula: &str, found: &serde_json::Value, expected| {
         PlanError::from(crate::config::Error::invalid(formula, found, expected))
     };
@@ -731,6 +782,8 @@ fn resolve(
             }
         }
         Map::ZeroRows(n) => maps.push(Map::ZeroBefore(n.saturating_mul(row_len))),
+        // It determines the operation.
+        Map::AddParts => {}
         map => maps.push(map),
     }
     Ok(())

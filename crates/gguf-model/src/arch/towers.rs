@@ -9,9 +9,13 @@ mod hunyuan;
 mod internvl;
 mod kimi;
 mod llama4;
+mod minimax;
+mod muse;
 mod pixtral;
 mod qwen;
+mod radio;
 mod siglip;
+mod step;
 mod whisper;
 
 /// Common imports of the files in this folder.
@@ -31,21 +35,27 @@ pub const TOWERS: &[Architecture] = &[
     internvl::INTERNVL,
     kimi::KIMIVL,
     llama4::LLAMA4,
+    minimax::MINIMAXM3,
+    muse::MUSE_GLIMMER,
     pixtral::LIGHTONOCR,
     pixtral::PIXTRAL,
     qwen::EXAONE45,
     qwen::GLM4V,
     qwen::GLM5V,
+    qwen::LING3VL,
     qwen::QWEN2VL,
     qwen::QWEN25VL,
     qwen::QWEN3VL,
+    radio::NEMOTRON_NANO,
     siglip::GEMMA3,
     siglip::IDEFICS3,
     siglip::JANUS,
     siglip::LFM2VL,
     siglip::MINICPMV,
     siglip::PADDLEOCR,
+    siglip::PHI4,
     siglip::YOUTUVL,
+    step::STEP3VL,
     whisper::AUDIO_FLAMINGO,
     whisper::GLM_ASR,
     whisper::QWEN2AUDIO,

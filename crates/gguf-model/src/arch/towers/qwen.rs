@@ -1,6 +1,6 @@
 //! Qwen2-VL and its relatives: patches of two frames, with the convolution split per frame; patches are merged before
 //! the projector. Qwen2.5-VL and EXAONE 4.5 have window attention, Qwen3-VL also outputs the states of intermediate
-//! blocks, GLM-4V has a different projector.
+//! blocks, GLM-4V has a different projector, and Ling 3 VL has its projector outside the encoder.
 
 use super::prelude::*;
 
@@ -76,7 +76,29 @@ pub(super) const QWEN3VL: Architecture = Architecture {
         roots: ROOTS,
         layers: &["blocks.{}.", "deepstack_merger_list.{}."],
         renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
-        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, QWEN3VL_KEYS],
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, QWEN3VL_TYPE, QWEN3VL_KEYS, DEEPSTACK],
+        ..TOWER
+    }],
+};
+
+pub(super) const LING3VL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, LING3VL_PROJECTOR],
+    block: &[QWEN3VL_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["BailingMoeV3VLForConditionalGeneration"],
+        takes: &["linear_proj*", "visual.*", "model.visual.*"],
+        roots: ROOTS,
+        layers: LAYERS,
+        refuse: &[
+            (
+                "vision_config.disable_merger_proj != true",
+                "a projector inside the encoder (disable_merger_proj is not true)",
+            ),
+            ("vision_config.out_hidden_size == null", "an encoder whose configuration lacks out_hidden_size"),
+        ],
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, LING3VL_TYPE, QWEN3VL_KEYS],
         ..TOWER
     }],
 };
@@ -148,11 +170,22 @@ const QWEN25VL_KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "rms_norm_eps|1e-6";
 };
 
-const QWEN3VL_KEYS: &[Key] = keys! {
+const QWEN3VL_TYPE: &[Key] = keys! {
     "clip.projector_type" Str = "'qwen3vl_merger'";
+};
+
+const LING3VL_TYPE: &[Key] = keys! {
+    "clip.projector_type" Str = "'ling3vl'";
+};
+
+const QWEN3VL_KEYS: &[Key] = keys! {
     "clip.use_gelu" Bool = "true";
     "clip.vision.spatial_merge_size" U32? = "vision_config.spatial_merge_size";
     "clip.vision.attention.layer_norm_epsilon" F32 = "text_config.rms_norm_eps|1e-6";
+};
+
+/// The blocks whose states are output, too.
+const DEEPSTACK: &[Key] = keys! {
     "clip.vision.is_deepstack_layers" Bool = "[i in (vision_config.deepstack_visual_indexes ?? []) for i]";
 };
 
@@ -206,6 +239,13 @@ const QWEN3VL_PROJECTOR: &[Row] = rows! {
     "mm.0.weight"            []     Required Always + Required <- "merger.linear_fc1";
     "mm.2.weight"            []     Required Always + Required <- "merger.linear_fc2";
     "v.post_ln.weight"       [Embd] Required Always + Required <- "merger.norm";
+    "v.position_embd.weight" []     Required Always <- "pos_embed";
+};
+
+const LING3VL_PROJECTOR: &[Row] = rows! {
+    "mm.0.weight"            []     Required Always + Required <- "linear_proj.0";
+    "mm.2.weight"            []     Required Always + Required <- "linear_proj.2";
+    "mm.input_norm.weight"   []     Required Always + Required <- "merger.norm";
     "v.position_embd.weight" []     Required Always <- "pos_embed";
 };
 

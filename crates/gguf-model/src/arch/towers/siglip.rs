@@ -105,6 +105,30 @@ pub(super) const PADDLEOCR: Architecture = Architecture {
     }],
 };
 
+/// Phi-4 with vision, which uses the output of the last block but one.
+pub(super) const PHI4: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[PHI4_OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Phi4ForCausalLMV"],
+        takes: &["vision_tower.*", "model.vision_tower.vision_tower.*", "model.mm_projector.*", "mm_projector.*"],
+        rename: &[("model.vision_tower.vision_tower.", "vision_tower.")],
+        roots: ROOTS,
+        layers: LAYERS,
+        skip: &[("vision_model.head.*", ""), ("vision_model.post_layernorm.*", "")],
+        drops_further_blocks: true,
+        row_counts: &[("n_positions", "*vision_model.embeddings.position_embedding.weight")],
+        refuse: &[
+            ("(vision_config.num_hidden_layers ?? 2) < 2", "an encoder of fewer than two blocks"),
+            ("int(sqrt(n_positions ?? 0)) ** 2 != (n_positions ?? 0)", "a grid of positions that is not square"),
+        ],
+        keys: &[PHI4_SIZES, HEAD, VISION, PHI4_KEYS],
+        ..TOWER
+    }],
+};
+
 /// Youtu-VL, whose encoder has rotary positions and window attention.
 pub(super) const YOUTUVL: Architecture = Architecture {
     names: &["clip"],
@@ -254,6 +278,22 @@ const PADDLEOCR_KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-6";
 };
 
+/// The size of the position grid; the configuration does not have the sizes of images and patches.
+const PHI4_SIZES: &[Key] = keys! {
+    let patch = "{'rows': required(preprocessor.patch_size), 'columns': required(preprocessor.patch_size)}";
+    let vision_config = "with(with(vision_config, 'patch_size', patch.rows), 'image_size', int(sqrt(n_positions)) * patch.rows)";
+};
+
+const PHI4_KEYS: &[Key] = keys! {
+    let block_count = "block_count - 1";
+    "clip.vision.block_count" U32 = "block_count";
+    "clip.projector_type" Str = "'phi4'";
+    "clip.vision.image_min_pixels" U32 = "int(preprocessor.min_num_patches|min_num_patches) * patch.rows ** 2";
+    "clip.vision.image_max_pixels" U32 = "int(preprocessor.max_num_patches|max_num_patches) * patch.rows ** 2";
+    "clip.use_gelu" Bool = "true";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
+};
+
 const YOUTUVL_SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', vision_config.image_size|560)";
 };
@@ -286,6 +326,15 @@ const PADDLEOCR_PROJECTOR: &[Row] = rows! {
     "mm.input_norm.weight" [] Required Always + Required <- "mlp_AR.pre_norm";
     "mm.1.weight"          [] Required Always + Required <- "mlp_AR.linear_1";
     "mm.2.weight"          [] Required Always + Required <- "mlp_AR.linear_2";
+};
+
+const PHI4_OUTSIDE: &[Row] = rows! {
+    "v.patch_embd.weight"    []     Required Always <- "vision_model.embeddings.patch_embedding"
+        : "o (patch.rows patch.columns c) -> o c patch.rows patch.columns";
+    "v.patch_embd.bias"      [Embd] Optional Always <- "vision_model.embeddings.patch_embedding.bias";
+    "v.position_embd.weight" []     Required Always <- "vision_model.embeddings.position_embedding";
+    "mm.0.weight"            []     Required Always + Required <- "mm_projector.0";
+    "mm.2.weight"            []     Required Always + Required <- "mm_projector.2";
 };
 
 // The patch embedding is a matrix; positions are rotary.
