@@ -26,7 +26,7 @@ use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
 use crate::mean::MeanOfAbs;
 use crate::moves;
-use crate::ops::{Cast, apply_maps, multiply, narrow, width};
+use crate::ops::{Cast, apply_maps, floats, fold_batch_norm, multiply, narrow, width};
 use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
                     |(group, out): (&Group<'_>, &mut Vec<u8>)| cast(GgmlType::F32, group.first.tensor, &raw, out);
                 groups.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
-            Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::Narrow(_) => {
+            Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::BatchNorm { .. } | Op::Narrow(_) => {
                 let (draft, tensor) = (first.draft, first.tensor);
                 let source = read(item.index, draft, tensor, chunk.first(), chunk.n_elements(), known, input)?;
                 self.write_values(item, groups, source, known, values, outs)?
@@ -403,6 +403,18 @@ pub(crate) fn read<'b>(
                 draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
                 multiply(input.ty, raw, number == 0, mapped).ok_or_else(|| no_codec(tensor))?;
             }
+            Ok(mapped)
+        }
+        Op::BatchNorm { inputs, eps } => {
+            let mut parts = Vec::with_capacity(inputs.len());
+            for input in inputs {
+                resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
+                draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+                parts.push(floats(input.ty, raw).ok_or_else(|| no_codec(tensor))?);
+            }
+            resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+            let halves = inputs.iter().all(|input| input.ty == GgmlType::F16);
+            fold_batch_norm(&parts, *eps, halves, mapped).ok_or_else(|| no_codec(tensor))?;
             Ok(mapped)
         }
         Op::Narrow(input) => {

@@ -31,6 +31,15 @@ pub enum Op {
     Gather(Gather),
     /// The products of the elements of source tensors of plain types and equal length, in single precision.
     Product(Vec<Input>),
+    /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
+    /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
+    /// the sources if all are half precision, else to single precision.
+    BatchNorm {
+        /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
+        inputs: Vec<Input>,
+        /// The number added to the variance.
+        eps: f32,
+    },
     /// The lower halves of the source's 64-bit integers.
     Narrow(Input),
     /// Values computed by the plan.
@@ -83,7 +92,7 @@ impl Op {
     pub fn copied(&self) -> Option<&Input> {
         match self {
             Op::Copy(input) => Some(input),
-            Op::Gather(_) | Op::Product(_) | Op::Narrow(_) | Op::Computed(_) => None,
+            Op::Gather(_) | Op::Product(_) | Op::BatchNorm { .. } | Op::Narrow(_) | Op::Computed(_) => None,
         }
     }
 
@@ -92,7 +101,7 @@ impl Op {
         match self {
             Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
             Op::Gather(gather) => &gather.inputs,
-            Op::Product(inputs) => inputs,
+            Op::Product(inputs) | Op::BatchNorm { inputs, .. } => inputs,
             Op::Computed(_) => &[],
         }
     }
@@ -106,7 +115,7 @@ impl Op {
                 _ => GgmlType::F32,
             },
             Op::Narrow(_) => GgmlType::I32,
-            Op::Product(_) | Op::Computed(_) => GgmlType::F32,
+            Op::Product(_) | Op::BatchNorm { .. } | Op::Computed(_) => GgmlType::F32,
         }
     }
 }

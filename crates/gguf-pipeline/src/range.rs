@@ -162,7 +162,9 @@ fn decoder(tensor: &TensorPlan) -> Option<ops::Decode> {
         Op::Computed(_) => None,
         // Rounded values are no larger than those that they are rounded from, and need the whole tensor.
         Op::Gather(gather) if gather.maps.contains(&Map::RoundToMean) => None,
-        Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::Narrow(_) => ops::decoder(tensor.op.value_type()),
+        Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::BatchNorm { .. } | Op::Narrow(_) => {
+            ops::decoder(tensor.op.value_type())
+        }
     }
 }
 
