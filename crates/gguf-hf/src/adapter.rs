@@ -291,7 +291,7 @@ fn real(op: &Op, matrices: &[Matrix]) -> Op {
     let inputs = match &mut op {
         Op::Copy(input) | Op::Narrow(input) => std::slice::from_mut(input),
         Op::Gather(gather) => gather.inputs.as_mut_slice(),
-        Op::Product(inputs) => inputs.as_mut_slice(),
+        Op::Product(inputs) | Op::BatchNorm { inputs, .. } => inputs.as_mut_slice(),
         Op::Sum(sum) => sum.parts.inputs.as_mut_slice(),
         Op::Resize(grid) => std::slice::from_mut(&mut grid.input),
         _ => &mut [],

@@ -24,6 +24,10 @@
 //! | `is_list(x)` | whether `x` is a list |
 //! | `n_leading(list, x)` | the number of leading elements equal to `x` |
 //! | `with(object, name, x)` | the object with the field `name` set to `x` |
+//! | `merge(a, b)` | the object `a` with the fields of the object `b`, which take precedence |
+//! | `range(n)` | the integers from 0 to below `n` |
+//! | `sorted(list)` | the numbers, or the lists of numbers, in ascending order |
+//! | `split(text, separator)` | the parts of the text |
 //! | `numbers(text)` | the comma-separated integers in the text, sorted |
 //! | `token_id(object, text)` | the number of the first entry whose `content` is the text; entries are named by numbers |
 //! | `centered(list)` | the numbers in single precision, minus their mean |
@@ -148,6 +152,10 @@ functions! {
     Icdf "icdf" 1
     Centered "centered" 1
     TokenId "token_id" 2
+    Merge "merge" 2
+    Range "range" 1
+    Sorted "sorted" 1
+    Split "split" 2
 }
 
 /// The environment of a formula.
@@ -405,6 +413,33 @@ impl Fields {
                 let found = entries.iter().find(|(_, entry)| entry.get("content") == Some(&content));
                 return Ok(found.and_then(|(id, _)| id.parse::<u64>().ok()).map(Value::from));
             }
+            Function::Merge => match (&x, second()?) {
+                (Value::Object(object), Value::Object(more)) => {
+                    let mut object = object.clone();
+                    object.extend(more);
+                    Value::Object(object)
+                }
+                _ => return Err(wrong("an object")),
+            },
+            Function::Range => {
+                let n = x.as_u64().filter(|n| *n <= MAX_LIST as u64).ok_or_else(|| wrong("at most 65536"))?;
+                Value::Array((0..n).map(Value::from).collect())
+            }
+            Function::Sorted => {
+                let key = |item: &Value| match item {
+                    Value::Array(items) => items.iter().map(Value::as_f64).collect(),
+                    single => Some(vec![single.as_f64()?]),
+                };
+                let keyed: Option<Vec<(Vec<f64>, Value)>> =
+                    list()?.iter().map(|item| Some((key(item)?, item.clone()))).collect();
+                let mut keyed = keyed.ok_or_else(|| wrong("a list of numbers"))?;
+                keyed.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
+                Value::Array(keyed.into_iter().map(|(_, item)| item).collect())
+            }
+            Function::Split => match (&x, second()?) {
+                (Value::String(text), Value::String(separator)) => json!(text.split(&separator).collect::<Vec<_>>()),
+                _ => return Err(wrong("text")),
+            },
             Function::Numbers => {
                 let text = x.as_str().ok_or_else(|| wrong("text"))?;
                 let numbers = text.split(',').map(|n| n.trim().parse::<i64>()).collect::<Result<Vec<_>, _>>();
@@ -946,6 +981,11 @@ mod tests {
             ("a and b", json!(2)),
             ("empty and b", json!([])),
             ("not missing", json!(true)),
+            ("merge(inner, {'n': 5, 'm': 6})", json!({"n": 5, "none": null, "m": 6})),
+            ("range(b)", json!([0, 1])),
+            ("sorted([3, -1, 2.5])", json!([-1, 2.5, 3])),
+            ("sorted([[2, 1], [1, 3], [1, 2], [1]])", json!([[1], [1, 2], [1, 3], [2, 1]])),
+            ("[int(part) for part in split('4/8', '/')]", json!([4, 8])),
             ("a // b", json!(3)),
             ("-a // b", json!(-4)),
             ("a % b", json!(1)),

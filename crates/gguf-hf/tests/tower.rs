@@ -6,6 +6,7 @@ use std::path::Path;
 use gguf_hf::{Options, OutType, OutputKind, plan};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
+use gguf_pipeline::plan::Op;
 use gguf_test::checkpoint::{Tensor, f32_data, safetensors};
 
 const CONFIG: &str = r#"{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "unheard", "text_config": {"hidden_size": 6},
@@ -172,6 +173,140 @@ fn grids_and_patches_of_wrong_sizes_are_refused() {
     for (config, tensors, expected) in cases {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &config, &tensors);
+        let error = plan(dir.path(), &options()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
+/// Adds a weight and a bias with the same number of rows for each name.
+fn add_linear(list: &mut Vec<(String, Vec<u64>)>, prefix: &str, names: &[(&str, &[u64])]) {
+    for (name, shape) in names {
+        list.push((format!("{prefix}{name}.weight"), shape.to_vec()));
+        list.push((format!("{prefix}{name}.bias"), shape[..1].to_vec()));
+    }
+}
+
+fn add_query_block(list: &mut Vec<(String, Vec<u64>)>, prefix: &str) {
+    for attention in ["attention.", "crossattention."] {
+        let names = ["attention.query", "attention.key", "attention.value", "output.dense"];
+        add_linear(list, &format!("{prefix}{attention}"), &names.map(|name| (name, &[4, 4][..])));
+        add_linear(list, &format!("{prefix}{attention}"), &[("output.LayerNorm", &[4])]);
+    }
+    let rest: &[(&str, &[u64])] =
+        &[("intermediate_query.dense", &[8, 4]), ("output_query.dense", &[4, 8]), ("output_query.LayerNorm", &[4])];
+    add_linear(list, prefix, rest);
+}
+
+/// Granite 4 Vision with one block in the encoder and two projectors.
+const WITH_PROJECTORS: &str = r#"{"architectures": ["Granite4VisionForConditionalGeneration"], "model_type": "unheard",
+    "text_config": {"hidden_size": 6, "num_hidden_layers": 4}, "downsample_rate": "1/2", "deepstack_layer_map": [[-1, -1]],
+    "spatial_target_layers": [1], "vision_config": {"hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "image_size": 4, "patch_size": 2}}"#;
+
+fn with_projectors(projectors: &[&str]) -> Vec<(String, Vec<u64>)> {
+    let tower = tensors().into_iter().filter(|(name, _)| name.starts_with("vision_tower"));
+    let mut list: Vec<_> = tower.map(|(name, shape)| (format!("model.{name}"), shape)).collect();
+    list.push(("model.image_newline".to_owned(), vec![6]));
+    for projector in projectors {
+        let prefix = format!("model.{projector}.");
+        list.push((format!("{prefix}query"), vec![1, 1, 4]));
+        list.push((format!("{prefix}image_positions"), vec![1, 4, 4]));
+        add_linear(&mut list, &prefix, &[("out_linear", &[6, 4]), ("norm", &[4]), ("qformer.layernorm", &[4])]);
+        add_query_block(&mut list, &format!("{prefix}qformer.encoder.layer.0."));
+    }
+    list
+}
+
+#[test]
+fn projectors_have_the_order_of_the_blocks_that_take_their_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = with_projectors(&["layerwise_projectors.0", "spatial_projectors.0"]);
+    write(dir.path(), WITH_PROJECTORS, &list);
+    let conversion = plan(dir.path(), &options()).unwrap();
+    let tensors = conversion.plan.tensors();
+    for (name, expected) in [
+        ("v.proj_blk.0.query", "model.spatial_projectors.0.query"),
+        ("v.proj_blk.1.query", "model.layerwise_projectors.0.query"),
+        (
+            "v.proj_blk.1.cross_attn_k.bias",
+            "model.layerwise_projectors.0.qformer.encoder.layer.0.crossattention.attention.key.bias",
+        ),
+    ] {
+        let tensor = tensors.iter().find(|tensor| tensor.shown() == name).unwrap();
+        assert_eq!(tensor.op.inputs()[0].name, expected);
+    }
+    assert_eq!(tensors.len(), list.len());
+    for (projectors, expected) in [
+        (&["layerwise_projectors.0"][..], "which becomes v.proj_blk.0.img_pos, is missing"),
+        (&["layerwise_projectors.0", "spatial_projectors.0", "spatial_projectors.1"], "\"model.spatial_projectors.1."),
+    ] {
+        write(dir.path(), WITH_PROJECTORS, &with_projectors(projectors));
+        let error = plan(dir.path(), &options()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
+/// Granite Speech with one block.
+const SPEECH: &str = r#"{"architectures": ["GraniteSpeechForConditionalGeneration"], "model_type": "unheard", "text_config": {"hidden_size": 6},
+    "encoder_config": {"hidden_dim": 4, "feedforward_mult": 2, "num_heads": 2, "num_layers": 1, "input_dim": 8, "context_size": 4,
+    "conv_kernel_size": 3, "max_pos_emb": 4}, "projector_config": {"num_attention_heads": 2}, "window_size": 3, "downsample_rate": 1}"#;
+
+fn speech() -> Vec<(String, Vec<u64>)> {
+    let block = "encoder.layers.0.";
+    let mut list = vec![
+        ("projector.query".to_owned(), vec![1, 3, 4]),
+        (format!("{block}attn.to_q.weight"), vec![4, 4]),
+        (format!("{block}attn.to_kv.weight"), vec![8, 4]),
+        (format!("{block}attn.rel_pos_emb.weight"), vec![9, 2]),
+        (format!("{block}conv.depth_conv.conv.weight"), vec![8, 1, 3]),
+        (format!("{block}conv.batch_norm.running_mean"), vec![4]),
+        (format!("{block}conv.batch_norm.running_var"), vec![4]),
+    ];
+    add_linear(&mut list, "encoder.", &[("input_linear", &[4, 8]), ("out", &[5, 4]), ("out_mid", &[4, 5])]);
+    add_linear(&mut list, "projector.", &[("linear", &[6, 4]), ("qformer.layernorm", &[4])]);
+    for half in ["ff1.", "ff2."] {
+        let names: &[(&str, &[u64])] = &[("pre_norm", &[4]), ("up_proj", &[8, 4]), ("down_proj", &[4, 8])];
+        add_linear(&mut list, &format!("{block}{half}"), names);
+    }
+    let names: &[(&str, &[u64])] = &[
+        ("attn.pre_norm", &[4]),
+        ("attn.to_out", &[4, 4]),
+        ("post_norm", &[4]),
+        ("conv.norm", &[4]),
+        ("conv.up_conv", &[16, 4, 1]),
+        ("conv.down_conv", &[4, 8, 1]),
+        ("conv.batch_norm", &[4]),
+    ];
+    add_linear(&mut list, block, names);
+    for n in 0..2 {
+        add_query_block(&mut list, &format!("projector.qformer.encoder.layer.{n}."));
+    }
+    list
+}
+
+#[test]
+fn batch_norms_are_folded() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), SPEECH, &speech());
+    let conversion = plan(dir.path(), &options()).unwrap();
+    for (name, expected) in [
+        ("a.blk.0.conv_norm.weight", &["weight", "running_var"][..]),
+        ("a.blk.0.conv_norm.bias", &["weight", "running_var", "bias", "running_mean"]),
+    ] {
+        let tensor = conversion.plan.tensors().iter().find(|tensor| tensor.shown() == name).unwrap();
+        let Op::BatchNorm { inputs, eps } = &tensor.op else { panic!("{:?}", tensor.op) };
+        let found: Vec<&str> = inputs.iter().map(|input| input.name.rsplit('.').next().unwrap()).collect();
+        assert_eq!((found.as_slice(), *eps, &tensor.shape), (expected, 1e-5, &vec![4]));
+    }
+    let mut long = speech();
+    for (name, shape) in &mut long {
+        if name.ends_with("running_mean") {
+            *shape = vec![5];
+        }
+    }
+    let without = speech().into_iter().filter(|(name, _)| !name.ends_with("running_var")).collect();
+    for (list, expected) in [(long, "running_mean"), (without, "a.blk.0.conv_norm.weight")] {
+        write(dir.path(), SPEECH, &list);
         let error = plan(dir.path(), &options()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected: {expected}");
     }

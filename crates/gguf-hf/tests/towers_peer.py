@@ -119,15 +119,34 @@ for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "towers", "
     CASES.update(runpy.run_path(path, globals())["CASES"])
 
 
+def values(random, name, shape):
+    """Random values of a tensor; variances are positive, counts are whole."""
+    if name.endswith("num_batches_tracked"):
+        return torch.tensor(7)
+    numbers = torch.from_numpy(random.standard_normal(shape).astype(np.float32)).to(torch.bfloat16)
+    return numbers.abs() if name.endswith("running_var") else numbers
+
+
+def repair():
+    """llama.cpp's table gives the folded batch normalization of Granite Speech a name that its loader does not know."""
+    import gguf
+    names, norm = gguf.TensorNameMap.block_mappings_cfg, "encoder.layers.{bid}.conv.batch_norm"
+    tensor = gguf.MODEL_TENSOR
+    assert norm in names[tensor.A_ENC_CONV_NORM_VAR] and norm not in names[tensor.A_ENC_CONV_NORM]
+    names[tensor.A_ENC_CONV_NORM_VAR] = tuple(name for name in names[tensor.A_ENC_CONV_NORM_VAR] if name != norm)
+    names[tensor.A_ENC_CONV_NORM] += (norm,)
+
+
 def main(llama, out, *names):
     sys.path.insert(0, llama)
     import convert_hf_to_gguf as converter
+    repair()
     for name in names or CASES:
         architecture, config, preprocessor, tensors = CASES[name]
         folder = os.path.join(out, name)
         os.makedirs(folder)
         random = np.random.default_rng(len(name))
-        data = {key: torch.from_numpy(random.standard_normal(shape).astype(np.float32)).to(torch.bfloat16) for key, shape in tensors.items()}
+        data = {key: values(random, key, shape) for key, shape in tensors.items()}
         save_file(data, os.path.join(folder, "model.safetensors"))
         for file, document in (("config", {"architectures": [architecture], "model_type": "unheard", **config}), ("preprocessor_config", preprocessor)):
             with open(os.path.join(folder, file + ".json"), "w") as f:

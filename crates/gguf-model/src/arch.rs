@@ -577,6 +577,10 @@ pub enum Map {
     ScaleRowsBy(&'static str),
     /// In tables: stores the values as 32-bit integers. It is the only function of its row.
     Whole,
+    /// In tables: folds a batch normalization with running statistics into a vector, given the number that is added to
+    /// the variances. The operands are the weight and the variance for the factors, or the weight, the variance, the
+    /// bias and the mean for the summands. It is the only function of its row.
+    BatchNorm(f32),
     /// In tables: appends rows of zeros up to the number of rows that a formula gives.
     PadRowsTo(&'static str),
     /// In tables: adds all elements along the outermost dimension, which is removed. It is the only function of its
@@ -608,7 +612,8 @@ pub struct Row {
     /// `a | b` lists alternative spellings; a checkpoint has one of them. `{x}` stands for the number of an expert,
     /// `{h}` of a head, `{kv}` of a key-value head: these tensors are stacked along a new outermost dimension. `a + b`
     /// concatenates tensors along their outermost dimension; so does `{+n}`, which stands for the numbers of `n`
-    /// parts. `a * b` multiplies tensors element-wise in single precision and yields a vector.
+    /// parts. `a * b` multiplies tensors element-wise in single precision and yields a vector. `a, b` lists the operands
+    /// of a function of several tensors ([`Map::BatchNorm`]).
     pub source: &'static str,
     /// The permutation of elements; empty for none. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
@@ -784,7 +789,8 @@ pub struct Checkpoint {
     /// Prefixes (roots) that are removed from tensor names.
     pub roots: &'static [&'static str],
     /// The prefix of tensors in blocks, after the root; `{}` is the number of the block. In models with an encoder and
-    /// a decoder, the prefix of the encoder, then that of the decoder.
+    /// a decoder, the prefix of the encoder, then that of the decoder. For encoders of images and sound with a second
+    /// run of blocks, further prefixes are those of that run; the field `further_blocks` is the number of its blocks.
     pub layers: &'static [&'static str],
     /// Tensors to omit, each with a condition (empty: always). In names, `*` matches any characters. A pattern that
     /// begins with `^` matches the name in the checkpoint, including the root. If the formula yields a list, the
@@ -1046,8 +1052,17 @@ impl Row {
 
     fn place(&self) -> (Stack, &'static str) {
         let own = |stack: Stack| Some((stack, self.name.strip_prefix(stack.prefix())?.strip_prefix("{}.")?));
-        const NAMED: [Stack; 6] =
-            [Stack::Encoder, Stack::Decoder, Stack::ConvNext, Stack::Vision, Stack::DeepStack, Stack::Audio];
+        const NAMED: [Stack; 9] = [
+            Stack::Encoder,
+            Stack::Decoder,
+            Stack::ConvNext,
+            Stack::Vision,
+            Stack::DeepStack,
+            Stack::Audio,
+            Stack::Sam,
+            Stack::ImageProjector,
+            Stack::AudioProjector,
+        ];
         NAMED.into_iter().find_map(own).unwrap_or((Stack::Only, self.name))
     }
 }

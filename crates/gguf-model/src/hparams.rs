@@ -320,6 +320,7 @@ impl<'g> Hparams<'g> {
             Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.blocks,
             Stack::Decoder => self.decoder_blocks,
             Stack::ConvNext => self.convnext_blocks,
+            Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => None,
         }
     }
 

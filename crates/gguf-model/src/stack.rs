@@ -17,6 +17,12 @@ pub enum Stack {
     DeepStack,
     /// `a.blk.N`: an audio encoder.
     Audio,
+    /// `v.sam.blk.N`: a SAM encoder in front of an image encoder.
+    Sam,
+    /// `v.proj_blk.N`: projectors of an image encoder.
+    ImageProjector,
+    /// `a.proj_blk.N`: the blocks of a projector of an audio encoder.
+    AudioProjector,
 }
 
 impl Stack {
@@ -33,6 +39,17 @@ impl Stack {
             Stack::Vision => "v.blk.",
             Stack::DeepStack => "v.deepstack.",
             Stack::Audio => "a.blk.",
+            Stack::Sam => "v.sam.blk.",
+            Stack::ImageProjector => "v.proj_blk.",
+            Stack::AudioProjector => "a.proj_blk.",
+        }
+    }
+
+    /// The position of its prefix in a checkpoint (`Checkpoint::layers`): 0, or 1 for this and all further positions.
+    pub const fn place(self) -> usize {
+        match self {
+            Stack::Only | Stack::Encoder | Stack::ConvNext | Stack::Vision | Stack::Audio => 0,
+            Stack::Decoder | Stack::DeepStack | Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => 1,
         }
     }
 }

@@ -154,7 +154,7 @@ impl<'a> Iterator for Chunks<'a> {
                     n
                 }
                 Op::Copy(_) | Op::Gather(_) | Op::Sum(_) | Op::Resize(_) => n / row_of_shape,
-                Op::Product(_) | Op::Narrow(_) | Op::Computed(_) => n,
+                Op::Product(_) | Op::BatchNorm { .. } | Op::Narrow(_) | Op::Computed(_) => n,
             };
             if n == 0 || self.row >= n_rows {
                 (self.tensor, self.row, self.column) = (index + 1, 0, 0);

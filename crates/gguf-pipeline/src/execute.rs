@@ -27,7 +27,7 @@ use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
 use crate::mean::MeanOfAbs;
 use crate::moves;
-use crate::ops::{Cast, add, apply_maps, decoder, multiply, narrow, width};
+use crate::ops::{Cast, add, apply_maps, decoder, floats, fold_batch_norm, multiply, narrow, width};
 use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
@@ -430,6 +430,18 @@ pub(crate) fn read<'b>(
                 decode(raw, values);
                 Ok(())
             })?;
+            Ok(mapped)
+        }
+        Op::BatchNorm { inputs, eps } => {
+            let mut parts = Vec::with_capacity(inputs.len());
+            for input in inputs {
+                resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
+                draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+                parts.push(floats(input.ty, raw).ok_or_else(|| no_codec(tensor))?);
+            }
+            resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+            let halves = inputs.iter().all(|input| input.ty == GgmlType::F16);
+            fold_batch_norm(&parts, *eps, halves, mapped).ok_or_else(|| no_codec(tensor))?;
             Ok(mapped)
         }
         Op::Narrow(input) => {

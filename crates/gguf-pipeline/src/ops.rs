@@ -137,6 +137,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 | Map::Values(_)
                 | Map::RoundToMean
                 | Map::Whole
+                | Map::BatchNorm(_)
                 | Map::AddParts
                 | Map::ResizeGrid(_) => return None,
             }
@@ -186,6 +187,44 @@ fn combine(ty: GgmlType, packed: &[u8], results: &mut [u8], with: impl Fn(f32, f
         values.iter_mut().zip(operands).for_each(|(value, operand)| *value = with(*value, *operand));
         float::encode_f32(values, results);
     }
+    Some(())
+}
+
+/// The values of a plain type; `None` for other types.
+pub fn floats(ty: GgmlType, packed: &[u8]) -> Option<Vec<f32>> {
+    let mut values = vec![0f32; packed.len() / width(ty)];
+    decoder(ty)?(packed, &mut values);
+    Some(values)
+}
+
+/// [`Op::BatchNorm`](crate::plan::Op::BatchNorm), given the values of its sources, in the steps of the reference
+/// (`ConformerAudioModel.modify_tensors` in `conversion/gemma.py`). `halves` rounds each step to half precision.
+///
+/// `None` if the number of sources is wrong.
+pub fn fold_batch_norm(parts: &[Vec<f32>], eps: f32, halves: bool, out: &mut [u8]) -> Option<()> {
+    let (weight, variance, shift) = match parts {
+        [weight, variance] => (weight, variance, None),
+        [weight, variance, bias, mean] => (weight, variance, Some(bias.iter().zip(mean))),
+        _ => return None,
+    };
+    let rounded = |x: f32| match halves {
+        true => {
+            let (mut half, mut x) = ([0; 2], [x]);
+            float::encode_f16(&x, &mut half);
+            float::decode_f16(&half, &mut x);
+            x[0]
+        }
+        false => x,
+    };
+    let factor = |(weight, variance): (&f32, &f32)| rounded(*weight / rounded(rounded(*variance + eps).sqrt()));
+    let factors = weight.iter().zip(variance).map(factor);
+    let values: Vec<f32> = match shift {
+        None => factors.collect(),
+        Some(shift) => {
+            shift.zip(factors).map(|((bias, mean), factor)| rounded(*bias - rounded(*mean * factor))).collect()
+        }
+    };
+    float::encode_f32(&values, out);
     Some(())
 }
 
@@ -270,6 +309,22 @@ mod tests {
         let expected: Vec<f32> = a.iter().zip(&rounded).map(|(a, b)| a * b).collect();
         assert_eq!(found, expected);
         assert_eq!(multiply(GgmlType::Q4_0, &first, true, &mut products), None);
+    }
+
+    /// The expected bits are those of the same steps in PyTorch 2.11.
+    #[test]
+    fn batch_norms_are_folded_in_the_type_of_their_sources() {
+        let parts = [[0.75f32, -1.3125], [0.375, 2.125], [0.0625, 0.4375], [-0.875, 0.34375]].map(|part| part.to_vec());
+        let folded = |n: usize, halves| {
+            let mut out = [0; 8];
+            fold_batch_norm(&parts[..n], 1e-5, halves, &mut out)?;
+            Some(out.as_chunks::<4>().0.iter().map(|bits| u32::from_le_bytes(*bits)).collect::<Vec<_>>())
+        };
+        assert_eq!(folded(2, false), Some(vec![0x3f9c_c3e7, 0xbf66_7e5a]));
+        assert_eq!(folded(4, false), Some(vec![0x3f91_2b6a, 0x3f3f_3b6f]));
+        assert_eq!(folded(2, true), Some(vec![0x3f9c_c000, 0xbf66_8000]));
+        assert_eq!(folded(4, true), Some(vec![0x3f91_2000, 0x3f3f_4000]));
+        assert_eq!(folded(3, false), None);
     }
 
     #[test]

@@ -35,6 +35,15 @@ pub enum Op {
     Sum(Sum),
     /// A grid of vectors, interpolated to another size.
     Resize(Resize),
+    /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
+    /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
+    /// the sources if all are half precision, else to single precision.
+    BatchNorm {
+        /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
+        inputs: Vec<Input>,
+        /// The number added to the variance.
+        eps: f32,
+    },
     /// The lower halves of the source's 64-bit integers.
     Narrow(Input),
     /// Values computed by the plan.
@@ -119,7 +128,7 @@ impl Op {
         match self {
             Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
             Op::Gather(gather) => &gather.inputs,
-            Op::Product(inputs) => inputs,
+            Op::Product(inputs) | Op::BatchNorm { inputs, .. } => inputs,
             Op::Sum(sum) => &sum.parts.inputs,
             Op::Resize(grid) => std::slice::from_ref(&grid.input),
             Op::Computed(_) => &[],
@@ -139,7 +148,7 @@ impl Op {
                 Some(Input { ty: GgmlType::F16, .. }) => GgmlType::F16,
                 _ => GgmlType::F32,
             },
-            Op::Product(_) | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
+            Op::Product(_) | Op::BatchNorm { .. } | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
         }
     }
 }

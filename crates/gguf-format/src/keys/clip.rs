@@ -97,6 +97,12 @@ keys! { CLIP
         CLIP_VISION_SAM_EMBEDDING_LENGTH = "clip.vision.sam.embedding_length": u32 in "elements";
         /// Number of attention heads of the SAM encoder.
         CLIP_VISION_SAM_HEAD_COUNT = "clip.vision.sam.head_count": u32 in "heads";
+        /// Height of the grid of learned positions.
+        VISION_POS_EMB_HEIGHT = "vision.pos_emb_height": u32 in "patches" from LlamaCpp;
+        /// Width of the grid of learned positions.
+        VISION_POS_EMB_WIDTH = "vision.pos_emb_width": u32 in "patches" from LlamaCpp;
+        /// Number of learned positions in time.
+        VISION_POS_EMB_TIME = "vision.pos_emb_time": u32 in "frames" from LlamaCpp;
         /// How the patches of tiles are joined: flat or spatial_unpad.
         CLIP_VISION_MM_PATCH_MERGE_TYPE = "clip.vision.mm_patch_merge_type": string from LlamaCpp;
     }

@@ -94,7 +94,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
 }
 
 /// Key prefixes other than the name of the architecture.
-pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip."];
+pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip.", "vision."];
 
 /// Evaluates rows of formulas to key-values, in file order. Fields that rows set are stored in `fields`.
 pub(crate) fn evaluate(
@@ -125,10 +125,11 @@ fn evaluate_rows(
         };
         match (row.kind, value) {
             (Kind::Field, value) => {
-                if let ("block_count", Some(blocks)) = (row.key, &value) {
+                if let (name @ ("block_count" | "further_blocks"), Some(blocks)) = (row.key, &value) {
                     let n = blocks.as_u64().filter(|n| *n <= MAX_BLOCKS);
                     let wrong = || config::Error::invalid("the number of blocks", blocks, "at most 65536 blocks");
-                    fields.n_blocks = n.ok_or_else(wrong)?;
+                    let n = n.ok_or_else(wrong)?;
+                    fields.n_blocks = if name == "block_count" { n } else { fields.n_blocks };
                 }
                 fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
             }

@@ -1,7 +1,6 @@
 //! Tensors: maps a checkpoint's tensors to rows of an architecture, and plans the operations on them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
@@ -44,6 +43,8 @@ pub(super) fn add(
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     let (mut first_of, mut ids) = (None, None);
+    let n_further = plan.fields.fields.get("further_blocks").and_then(serde_json::Value::as_u64);
+    let counts_of_blocks = BlockCounts { own: plan.fields.n_blocks, further: n_further };
     let (n_blocks, mut unmapped) = (plan.fields.n_blocks, Vec::new());
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
@@ -87,7 +88,7 @@ pub(super) fn add(
         if matches.iter().any(counts) {
             matches.retain(counts);
         }
-        let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
+        let count = |found: &Match| counts_of_blocks.of(found.tensor.row.stack(), &hparams);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
         if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
             plan.skip(&source.name, LEFT_OUT);
@@ -157,7 +158,7 @@ pub(super) fn add(
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
     let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
     if is_whole {
-        missing(architecture, checkpoint, root, &slots, &hparams, first_block..plan.fields.n_blocks)
+        missing(architecture, checkpoint, root, &slots, &hparams, first_block, counts_of_blocks)
     } else {
         Ok(())
     }
@@ -249,9 +250,9 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
     }
 }
 
-/// The names in a source that are concatenated or multiplied.
+/// The names in a source that are concatenated or multiplied, or the operands of a function.
 fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
-    source.split(" + ").flat_map(|source| source.split(PRODUCT))
+    source.split(" + ").flat_map(|source| source.split(PRODUCT)).flat_map(|source| source.split(", "))
 }
 
 /// The separator of multiplied tensor names.
@@ -349,10 +350,8 @@ impl Rows {
         for (number_of_row, row) in self.rows.iter().enumerate() {
             let (block, rest) = match (row.is_outside, in_block) {
                 (true, _) => (None, name),
-                (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
-                    (Stack::Only, _)
-                    | (Stack::Encoder | Stack::ConvNext | Stack::Vision | Stack::Audio, 0)
-                    | (Stack::Decoder | Stack::DeepStack, 1) => (Some(block), rest),
+                (false, Some((place, block, rest))) => match row.tensor.row.stack() {
+                    stack if stack == Stack::Only || stack.place() == place.min(1) => (Some(block), rest),
                     _ => continue,
                 },
                 (false, None) => continue,
@@ -457,7 +456,14 @@ impl Slot {
             [Map::Values(formula)] => return self.values(formula, h, fields, key.block),
             [Map::Whole] => return self.whole_numbers(sources, h, block),
             [Map::ResizeGrid(formula)] => return self.resized(formula, sources, h, fields, block),
-            _ if row.source.contains(PRODUCT) => return self.product(name, sources, h, block),
+            [Map::BatchNorm(eps)] => {
+                let (shape, inputs) = self.vectors(name, sources, h, block)?;
+                return Ok((shape, Op::BatchNorm { inputs, eps: *eps }));
+            }
+            _ if row.source.contains(PRODUCT) => {
+                let (shape, inputs) = self.vectors(name, sources, h, block)?;
+                return Ok((shape, Op::Product(inputs)));
+            }
             _ => {}
         }
         let pattern = match row.pattern {
@@ -550,14 +556,14 @@ impl Slot {
         Ok((shape, op))
     }
 
-    /// The vector of the elementwise products of all parts.
-    fn product(
+    /// All parts as the inputs of an elementwise function to a vector, and the shape of that vector.
+    fn vectors(
         &self,
         name: &str,
         sources: &[SourceTensor],
         h: &Hparams<'_>,
         block: u64,
-    ) -> Result<(Vec<u64>, Op), PlanError> {
+    ) -> Result<(Vec<u64>, Vec<Input>), PlanError> {
         let (mut inputs, mut lengths) = (Vec::new(), Vec::new());
         for (source, &index) in self.parts.values().filter_map(|index| Some((sources.get(*index)?, index))) {
             let length: u64 = source.shape.iter().product();
@@ -570,7 +576,7 @@ impl Slot {
         }
         lengths.truncate(1);
         self.check_shape(&lengths, sources, h, block)?;
-        Ok((lengths, Op::Product(inputs)))
+        Ok((lengths, inputs))
     }
 
     /// A tensor of integers.
@@ -805,25 +811,44 @@ fn axis_of(name: &str) -> Option<Dim> {
     }
 }
 
-/// The number of blocks in a run of blocks; `n` if no key contains it.
-fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
-    match stack {
-        Stack::Decoder => h.decoder_blocks.unwrap_or(n),
-        Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
-        Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => n,
+/// The numbers of blocks, unless a key contains them.
+#[derive(Debug, Clone, Copy)]
+struct BlockCounts {
+    /// The blocks of the model.
+    own: u64,
+    /// The blocks of the second run of an encoder of images or sound, if it has one.
+    further: Option<u64>,
+}
+
+impl BlockCounts {
+    /// The number of blocks in a run.
+    fn of(self, stack: Stack, h: &Hparams<'_>) -> u64 {
+        match stack {
+            Stack::Decoder => h.decoder_blocks.unwrap_or(self.own),
+            Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
+            Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => self.further.unwrap_or(0),
+            Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.own,
+        }
+    }
+
+    /// The greatest number of blocks of any run.
+    fn max(self, h: &Hparams<'_>) -> u64 {
+        let runs = [Stack::Only, Stack::Decoder, Stack::ConvNext].map(|stack| self.of(stack, h));
+        runs.into_iter().chain(self.further).max().unwrap_or(self.own)
     }
 }
 
-/// The first tensor in these blocks that the architecture requires and the checkpoint lacks. `root` is the name prefix in the checkpoint.
+/// The first tensor in the blocks from `first_block` on that the architecture requires and the checkpoint lacks. `root` is the name prefix
+/// in the checkpoint.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
     root: &str,
     slots: &BTreeMap<SlotKey, Slot>,
     h: &Hparams<'_>,
-    blocks: Range<u64>,
+    first_block: u64,
+    counts: BlockCounts,
 ) -> Result<(), PlanError> {
-    let n_blocks = blocks.end;
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
@@ -832,7 +857,7 @@ fn missing(
             let fused = tensor.row.fused();
             let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
             let stack = tensor.row.stack();
-            if block.is_some_and(|block| block >= n_blocks_of(stack, h, n_blocks)) {
+            if block.is_some_and(|block| block >= counts.of(stack, h)) {
                 continue;
             }
             let due = match tensor.need() {
@@ -851,9 +876,8 @@ fn missing(
                     Template::new(operands(first).next().unwrap_or_default().trim());
                 let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
-                let place = usize::from(stack == Stack::Decoder);
                 let prefix = block.map(|block| {
-                    checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
+                    checkpoint.layers.get(stack.place()).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
                 let root = if source == "lm_head" { "" } else { root };
                 let name = tensor.name_in(block);
@@ -864,6 +888,5 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks)).max(n_blocks_of(Stack::ConvNext, h, n_blocks));
-    (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+    (first_block..counts.max(h)).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

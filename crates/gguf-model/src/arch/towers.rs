@@ -4,10 +4,13 @@
 //! Rules: the subclasses of `MmprojModel` in `conversion/` of llama.cpp, `clip_model_loader` in `tools/mtmd/clip.cpp`.
 
 mod cogvlm;
+mod deepseek;
 mod dots;
+mod granite;
 mod hunyuan;
 mod internvl;
 mod kimi;
+mod lfm2_audio;
 mod llama4;
 mod minimax;
 mod muse;
@@ -30,10 +33,17 @@ use super::prelude::*;
 #[rustfmt::skip]
 pub const TOWERS: &[Architecture] = &[
     cogvlm::COGVLM,
+    deepseek::DEEPSEEK4V,
+    deepseek::DEEPSEEKOCR,
+    deepseek::DEEPSEEKOCR2,
     dots::DOTS_OCR,
+    granite::GRANITE4_VISION,
+    granite::GRANITE_SPEECH,
     hunyuan::HUNYUANVL,
     internvl::INTERNVL,
+    kimi::KIMIK25,
     kimi::KIMIVL,
+    lfm2_audio::LFM2A,
     llama4::LLAMA4,
     minimax::MINIMAXM3,
     muse::MUSE_GLIMMER,

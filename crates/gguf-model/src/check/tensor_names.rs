@@ -105,7 +105,15 @@ pub(super) fn is_known(name: Parts<'_>) -> bool {
         Some((Stack::Decoder, _)) => DECODER,
         Some((Stack::ConvNext, _)) => CONVNEXT,
         // Language models have no such blocks.
-        Some((Stack::Vision | Stack::DeepStack | Stack::Audio, _)) => &[],
+        Some((
+            Stack::Vision
+            | Stack::DeepStack
+            | Stack::Audio
+            | Stack::Sam
+            | Stack::ImageProjector
+            | Stack::AudioProjector,
+            _,
+        )) => &[],
         None if OTHER.iter().any(|other| matches_template(other, stem)) => return true,
         None => OUTSIDE,
     };

@@ -165,7 +165,7 @@ const LAYERS: &[&str] = &["vision_model.encoder.layers.{}."];
 /// Tensors to which the first layers of the language model are sensitive.
 const PRECISE: &[&str] = &["v.patch_embd.weight", "v.position_embd.weight"];
 
-const EMBEDDINGS: &[Row] = rows! {
+pub(super) const EMBEDDINGS: &[Row] = rows! {
     "v.patch_embd.weight"    []     Required Always + Optional <- "vision_model.embeddings.patch_embedding";
     "v.position_embd.weight" []     Required Always <- "vision_model.embeddings.position_embedding";
     "v.post_ln.weight"       [Embd] Optional Always + Optional <- "vision_model.post_layernorm";
@@ -178,7 +178,7 @@ const LFM2VL_EMBEDDINGS: &[Row] = rows! {
     "v.post_ln.weight"       [Embd] Optional Always + Optional <- "vision_model.post_layernorm";
 };
 
-const BLOCK: &[Row] = rows! {
+pub(super) const BLOCK: &[Row] = rows! {
     "v.blk.{}.ln1.weight"      [Embd]      Required Always + Required <- "layer_norm1";
     "v.blk.{}.ln2.weight"      [Embd]      Required Always + Required <- "layer_norm2";
     "v.blk.{}.ffn_up.weight"   [Embd Ff]   Required Always + Optional <- "mlp.fc1";

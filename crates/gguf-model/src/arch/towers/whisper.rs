@@ -76,7 +76,8 @@ const CHECKPOINT: Checkpoint = Checkpoint {
     ..TOWER
 };
 
-const AUDIO: &[Key] = keys! {
+/// Keys of an audio encoder (`MmprojModel.set_gguf_parameters`).
+pub(super) const AUDIO: &[Key] = keys! {
     let block_count = "audio_config.n_layers|audio_config.num_hidden_layers|audio_config.n_layer|audio_config.num_layers|audio_config.depth|\
                        audio_config.layers|audio_config.encoder_layers";
     "clip.has_audio_encoder" Bool = "true";
