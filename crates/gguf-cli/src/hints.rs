@@ -9,7 +9,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{Kind, Problem};
-use gguf_hf::{AdapterProblem, DraftProblem, FolderError, PlanError};
+use gguf_hf::{AdapterProblem, DraftProblem, FolderError, NextTokens, PlanError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -160,6 +160,11 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         }
         gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "; pass it with --target".to_owned(),
         gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "; omit --target".to_owned(),
+        gguf_hf::Error::Plan { source: PlanError::NotSeparate { asked, .. }, .. } => match asked {
+            NextTokens::Only => "; omit --mtp".to_owned(),
+            _ => "; omit --no-mtp".to_owned(),
+        },
+        gguf_hf::Error::Plan { source: PlanError::NoNextTokens { .. }, .. } => "; omit --mtp".to_owned(),
         gguf_hf::Error::NotMistral { .. } => "; omit --mistral-format".to_owned(),
         gguf_hf::Error::Plan { source: PlanError::NotFused { .. }, .. } => "; omit --fuse-gate-up-exps".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
@@ -353,6 +358,7 @@ const FINDINGS: &[(&str, &str)] = &[
     ("value.rope", "correct the value with gguf set FILE KEY=VALUE"),
     ("value.rope.llama", "llama.cpp rejects the model; correct the value with gguf set FILE KEY=VALUE"),
     ("value.experts", "correct expert_count or expert_used_count with gguf set FILE KEY=VALUE"),
+    ("value.expert_groups", "correct expert_group_count or expert_group_used_count with gguf set FILE KEY=VALUE"),
     (
         "tensor.block.extra",
         "correct the block count with gguf set FILE KEY=VALUE, or remove the tensors with gguf rm-tensor",

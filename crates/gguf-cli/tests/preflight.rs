@@ -101,6 +101,68 @@ fn nothing_is_written_if_the_check_of_all_values_fails() {
 }
 
 #[test]
+fn a_check_of_all_values_covers_the_scales_of_blocks() {
+    let dir = folder();
+    // The scale of a block of q8_0 is its largest value divided by 127, in half precision.
+    let model = checkpoint(dir.path(), &[(31, 8.0e6), (64, -1e9), (65, 1e8)]);
+    let said = convert(&model, &["--type", "q8_0", "--check-range"]).exits(1);
+    said.says(&[
+        "token_embd.weight: 1 value exceeds the range of q8_0, the first -998244350.0 at index 64",
+        "use --type bf16 or f32",
+    ]);
+    assert_eq!(names(dir.path()), ["model"]);
+    convert(&model, &["--type", "bf16", "--check-range"]).exits(0);
+}
+
+#[test]
+fn a_dry_run_checks_its_output_as_a_run_does() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[]);
+    let (out, missing) = (dir.path().join("out.gguf"), dir.path().join("none/out.gguf"));
+    let dry = |args: &[&str]| gguf([args, &["--dry-run"]].concat());
+    let plain = ["convert", text(&model), "-o"];
+    dry(&[&plain[..], &[text(&missing)]].concat())
+        .exits(2)
+        .says(&["there is no folder"])
+        .prints(&["token_embd.weight"]);
+    gguf([&plain[..], &[text(&out), "-q"]].concat()).exits(0);
+    for ty in ["bf16", "Q4_K_M"] {
+        let args = [&plain[..], &[text(&out), "--type", ty]].concat();
+        dry(&args).exits(2).says(&["out.gguf: already exists; use --force"]).prints(&["token_embd.weight"]);
+        dry(&[&args[..], &["--force"]].concat()).exits(0);
+    }
+    let (input, other) = (&out, dir.path().join("other.gguf"));
+    let quantize =
+        |out: &Path, more: &[&str]| dry(&[&["quantize", text(input), text(out), "Q4_K_M"][..], more].concat());
+    quantize(&other, &[]).exits(0);
+    quantize(&missing, &[]).exits(2).says(&["there is no folder"]).prints(&["token_embd.weight"]);
+    quantize(&out, &["--force"]).exits(2).says(&["would overwrite an input file"]);
+    fs::write(&other, "").unwrap();
+    quantize(&other, &["--json"]).exits(2).says(&["other.gguf: already exists"]);
+    let several = dir.path().join("other-{ftype}.gguf");
+    fs::write(dir.path().join("other-q8_0.gguf"), "").unwrap();
+    quantize(&several, &["Q8_0"]).exits(2).says(&["other-q8_0.gguf: already exists"]);
+    assert_eq!(names(dir.path()), ["model", "other-q8_0.gguf", "other.gguf", "out.gguf"]);
+}
+
+#[test]
+fn options_that_do_not_apply_are_errors() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[]);
+    let cases: &[(&[&str], &str)] = &[
+        (&["--mtp"], "of the architecture llama cannot be written alone; omit --mtp"),
+        (&["--no-mtp"], "of the architecture llama cannot be omitted; omit --no-mtp"),
+        (&["--vocab-only", "--check-range"], "cannot be used with"),
+        (&["--type", "f16,bf16", "--mmproj=mm-{ftype}.gguf"], "the projector is written once for all file types"),
+    ];
+    for (options, said) in cases {
+        convert(&model, options).exits(2).says(&[said]);
+    }
+    gguf(["check", "-", "-"]).exits(2).says(&["-: standard input is read once"]);
+    assert_eq!(names(dir.path()), ["model"]);
+}
+
+#[test]
 fn tensors_without_a_place_are_all_listed() {
     let dir = folder();
     let model = checkpoint(dir.path(), &[]);

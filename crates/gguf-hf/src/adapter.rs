@@ -158,7 +158,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     let paths = checkpoint.paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
-    let (n_errors, more) = doubts(&plan);
+    let (n_errors, more) = doubts(&plan, |_| Vec::new());
     warnings.extend(more);
     let skipped: Vec<Skipped> = model.skipped;
     let (architecture, next_tokens) = (model.architecture, options.next_tokens);

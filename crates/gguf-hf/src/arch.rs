@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::dtype::SourceTensor;
 use crate::formula::Fields;
 use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
+use crate::warning::ArchitectureWarning;
 
 mod blocks;
 mod computed;
@@ -100,13 +101,19 @@ pub(crate) fn plan_parts(
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
     }
-    if NextTokens::of(&plan.fields) != NextTokens::Included && !checkpoint.separates_next_tokens {
-        let what = "a file without, or of only, the blocks that predict further tokens";
-        return Err(PlanError::Refused { architecture: plan.architecture, what });
+    let asked = NextTokens::of(&plan.fields);
+    if asked != NextTokens::Included && !checkpoint.separates_next_tokens {
+        return Err(PlanError::NotSeparate { architecture: plan.architecture, asked });
+    }
+    if asked == NextTokens::Only && checkpoint.keeps_main_blocks {
+        plan.warnings.push(ArchitectureWarning::OnlyNextTokens { architecture: plan.architecture });
     }
     for (formula, what) in checkpoint.refuse {
         if tensors::condition_holds(formula, what, &plan.fields)? {
-            return Err(PlanError::Refused { architecture: plan.architecture, what });
+            return Err(match formula.contains(NextTokens::FIELD) {
+                true => PlanError::NotSeparate { architecture: plan.architecture, asked },
+                false => PlanError::Refused { architecture: plan.architecture, what },
+            });
         }
     }
     if is_tower && !sources.iter().any(|source| names::of_text_model(checkpoint, &[], &source.name).is_ok()) {
@@ -116,7 +123,8 @@ pub(crate) fn plan_parts(
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
-    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+    let added = tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan);
+    added.map_err(|e| e.with_fields(|keys| keys::fields_of_keys(keys, checkpoint, &plan.fields)))?;
     if scope == Scope::Adapter {
         plan.tensors.retain(|tensor| !matches!(tensor.op, Op::Computed(_)));
     }

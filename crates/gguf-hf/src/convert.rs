@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gguf_format::check::{Finding, Severity};
+use gguf_format::check::{Finding, Place, Severity};
 use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
@@ -335,6 +335,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let is_fp8 = options.fp8_as_q8 && asked != OutType::Lossless;
     let as_q8 = if is_fp8 { weights.scaled_fp8() } else { Vec::new() };
     unused.extend((is_fp8 && as_q8.is_empty()).then_some(ArchitectureWarning::NoFp8));
+    let bare = if options.vocab_only { Vec::new() } else { weights.bare_fp8() };
+    unused.extend((!bare.is_empty()).then_some(ArchitectureWarning::BareFp8 { tensors: bare }));
     let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty), as_q8: &as_q8 };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     for (fusion, is_asked) in [(fuse::GATE_UP_EXPERTS, options.fuse_gate_up_experts), (fuse::QKV, options.fuse_qkv)] {
@@ -429,7 +431,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut warnings: Vec<Warning> = model.warnings.into_iter().chain(unused).map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
-    let (n_errors, doubts) = doubts(&plan);
+    let (n_errors, doubts) = doubts(&plan, |key| arch::keys::fields_of(key, model.checkpoint, &model.fields));
+    let is_error = |w: &&Warning| matches!(w, Warning::Architecture(ArchitectureWarning::OnlyNextTokens { .. }));
+    let n_errors = n_errors + warnings.iter().filter(is_error).count();
     warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let next_tokens = options.next_tokens;
@@ -500,7 +504,9 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
 ///
 /// The output stays identical to the reference, which also writes such files, but the user learns of the problem before loading the model
 /// fails.
-pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
+///
+/// `fields_of` returns the fields of `config.json` that a key comes from, which the finding of a missing key names.
+pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
@@ -510,6 +516,14 @@ pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
         _ => false,
     };
     let mut found: Vec<Finding> = report.findings().filter(|f| matters(f)).map(|f| f.into_owned()).collect();
+    for finding in found.iter_mut().filter(|finding| finding.code == "key.missing") {
+        if let Place::Key { name, .. } = &finding.place
+            && let Some((_, key)) = name.split_once('.')
+            && let fields @ [_, ..] = fields_of(key).as_slice()
+        {
+            finding.expected = format!("{} of config.json", fields.join(" or ")).into();
+        }
+    }
     found.sort_by_key(|f| core::cmp::Reverse(f.severity));
     let n_errors = found.iter().filter(|f| f.severity == Severity::Error).count();
     let more = found.len().saturating_sub(MAX_DOUBTS);

@@ -203,6 +203,8 @@ impl Error {
             Error::Pipeline(e) => e.is_bad_input(),
             // An I/O error does not make the checkpoint invalid.
             Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
+            // Options that do not apply to the checkpoint.
+            Error::Plan { source: PlanError::NotSeparate { .. } | PlanError::NoNextTokens { .. }, .. } => false,
             Error::NoConfig { .. }
             | Error::NotMistral { .. }
             | Error::NotACheckpoint { .. }

@@ -644,6 +644,27 @@ impl Formula {
         parser.space();
         if parser.at < text.len() { parser.wrong("the end") } else { Ok(formula) }
     }
+
+    /// The fields that the formula reads, such as `hidden_size` and `rope.factor`, in their order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Formula::Constant(_) => Vec::new(),
+            Formula::Name(name) => vec![name.clone()],
+            Formula::Member(of, member) => of.names().into_iter().map(|name| format!("{name}.{member}")).collect(),
+            Formula::Not(of) | Formula::Negative(of) => of.names(),
+            Formula::Index(a, b) | Formula::Binary(_, a, b) => [a.names(), b.names()].concat(),
+            Formula::If(of) => of.iter().flat_map(Formula::names).collect(),
+            Formula::Present(of) | Formula::List(of) | Formula::Call(_, of) => {
+                of.iter().flat_map(Formula::names).collect()
+            }
+            Formula::Object(of) => of.iter().flat_map(|(_, of)| of.names()).collect(),
+            Formula::Each(element, variable, list) => {
+                let is_variable = |name: &String| name.split('.').next() == Some(variable);
+                let list = list.as_ref().map_or(Vec::new(), |list| list.names());
+                element.names().into_iter().filter(|name| !is_variable(name)).chain(list).collect()
+            }
+        }
+    }
 }
 
 struct Parser<'a> {

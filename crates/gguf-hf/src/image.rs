@@ -114,7 +114,7 @@ pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conv
     let unpacked = weights.unpacked().to_vec();
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(&path, kvs, tensors, Arc::new(weights), paths, options)?;
-    let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan);
+    let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan, |_| Vec::new());
     let (kind, architecture, next_tokens) = (OutputKind::Images, model.name, options.next_tokens);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = options.name.clone().or_else(|| location.name.clone()).or(stem);

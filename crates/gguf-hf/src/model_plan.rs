@@ -390,6 +390,8 @@ pub enum PlanError {
         expected: u64,
         /// The GGUF keys, without the architecture prefix, that determine the length.
         keys: &'static str,
+        /// The fields of `config.json` that these keys come from.
+        fields: Vec<String>,
     },
     /// A tensor whose shape does not match the architecture's pattern.
     Pattern {
@@ -426,6 +428,8 @@ pub enum PlanError {
         expected: u64,
         /// The GGUF key, without the architecture prefix, that determines the number; empty if there is none.
         keys: &'static str,
+        /// The fields of `config.json` that the key comes from.
+        fields: Vec<String>,
         /// The checkpoint name of the first missing or superfluous tensor.
         tensor: String,
     },
@@ -442,6 +446,18 @@ pub enum PlanError {
         architecture: &'static str,
         /// The unsupported requirement.
         what: &'static str,
+    },
+    /// The multi-token prediction blocks of the architecture are not written separately.
+    NotSeparate {
+        /// The architecture name in GGUF.
+        architecture: &'static str,
+        /// The requested handling.
+        asked: NextTokens,
+    },
+    /// Only the multi-token prediction blocks were requested, and the checkpoint has none.
+    NoNextTokens {
+        /// The architecture name in GGUF.
+        architecture: &'static str,
     },
     /// A tensor that the architecture needs is missing.
     Missing {
@@ -487,6 +503,14 @@ impl From<config::Error> for PlanError {
 }
 
 impl PlanError {
+    /// Adds the fields of the configuration that determine an expected length or number; `find` returns those of GGUF keys.
+    pub(crate) fn with_fields(mut self, find: impl Fn(&str) -> Vec<String>) -> PlanError {
+        if let PlanError::Shape { keys, fields, .. } | PlanError::Incomplete { keys, fields, .. } = &mut self {
+            *fields = find(keys);
+        }
+        self
+    }
+
     /// The checkpoint name of the affected tensor, if the checkpoint contains it.
     pub fn tensor(&self) -> Option<&str> {
         match self {
@@ -563,10 +587,11 @@ impl fmt::Display for PlanError {
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
             }
-            PlanError::Shape { tensor, shape, axis, found, expected, keys } => write!(
+            PlanError::Shape { tensor, shape, axis, found, expected, keys, fields } => write!(
                 f,
                 "the tensor {tensor:?} has the shape {shape:?}, which makes dimension {axis} of the output {found}, expected {expected} \
-                 ({keys}); does config.json belong to this checkpoint?"
+                 ({keys}{}); does config.json belong to this checkpoint?",
+                OfFields(fields)
             ),
             PlanError::Pattern { tensor, shape, problem } => write!(
                 f,
@@ -579,10 +604,10 @@ impl fmt::Display for PlanError {
             PlanError::Mixed { name, tensor } => {
                 write!(f, "the tensor {tensor:?} has a different number format than the preceding parts of {name}")
             }
-            PlanError::Incomplete { name, found, expected, keys, tensor } => {
+            PlanError::Incomplete { name, found, expected, keys, fields, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
                 if !keys.is_empty() {
-                    write!(f, " ({keys})")?;
+                    write!(f, " ({keys}{})", OfFields(fields))?;
                 }
                 let what = if found < expected { "is missing" } else { "is one too many" };
                 write!(
@@ -595,6 +620,13 @@ impl fmt::Display for PlanError {
             }
             PlanError::Refused { architecture, what } => {
                 write!(f, "config.json: the conversion to {architecture} does not support {what}")
+            }
+            PlanError::NotSeparate { architecture, asked } => {
+                let what = if *asked == NextTokens::Only { "written alone" } else { "omitted" };
+                write!(f, "multi-token prediction blocks of the architecture {architecture} cannot be {what}")
+            }
+            PlanError::NoNextTokens { architecture } => {
+                write!(f, "the checkpoint has no multi-token prediction blocks of the architecture {architecture}")
             }
             PlanError::Missing { tensor, name } => {
                 write!(f, "the tensor {tensor:?}, which becomes {name}, is missing; is the checkpoint complete?")
@@ -609,6 +641,18 @@ impl fmt::Display for PlanError {
                 write!(f, "the tensor {tensor:?} cannot become a part of {name}: it {problem}")
             }
             PlanError::Duplicate { name } => write!(f, "two tensors of the checkpoint both become {name}"),
+        }
+    }
+}
+
+/// Formats the fields that a number comes from; nothing if there are none.
+struct OfFields<'a>(&'a [String]);
+
+impl fmt::Display for OfFields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            fields => write!(f, ", from {} of config.json", fields.join(", ")),
         }
     }
 }

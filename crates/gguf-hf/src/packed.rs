@@ -167,14 +167,24 @@ impl Weights {
 
     /// The indices of the tensors that are decoded from FP8 with scales.
     pub(crate) fn scaled_fp8(&self) -> Vec<usize> {
-        let is_fp8 = |form: &Form| match form {
+        self.fp8(true).collect()
+    }
+
+    /// The tensors that are decoded from FP8 without scales.
+    pub(crate) fn bare_fp8(&self) -> Vec<String> {
+        self.fp8(false).filter_map(|index| Some(self.tensors.get(index)?.name.clone())).collect()
+    }
+
+    /// The indices of the tensors that are decoded from FP8 with or without scales.
+    fn fp8(&self, is_scaled: bool) -> impl Iterator<Item = usize> {
+        let is_fp8 = move |form: &Form| match form {
             Form::Decoded(main, matrix) => {
                 let stored = self.checkpoint.tensors().get(*main);
-                matrix.is_scaled() && stored.is_some_and(|tensor| tensor.dtype.name.starts_with("F8_E"))
+                matrix.is_scaled() == is_scaled && stored.is_some_and(|tensor| tensor.dtype.name.starts_with("F8_E"))
             }
             _ => false,
         };
-        self.forms.iter().enumerate().filter(|(_, form)| is_fp8(form)).map(|(index, _)| index).collect()
+        self.forms.iter().enumerate().filter(move |(_, form)| is_fp8(form)).map(|(index, _)| index)
     }
 
     /// The underlying checkpoint.

@@ -65,7 +65,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
-    let (n_errors, more) = doubts(&plan);
+    let (n_errors, more) = doubts(&plan, |_| Vec::new());
     warnings.extend(more);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);

@@ -91,6 +91,16 @@ pub enum ArchitectureWarning {
     },
     /// No tensor is decoded from FP8 with scales.
     NoFp8,
+    /// Only the multi-token prediction blocks are written, which llama.cpp does not load without the main blocks.
+    OnlyNextTokens {
+        /// The architecture name in GGUF.
+        architecture: &'static str,
+    },
+    /// Tensors are stored as FP8 and have no scales.
+    BareFp8 {
+        /// Their names in the checkpoint; not empty.
+        tensors: Vec<String>,
+    },
     /// The checkpoint has no dense layers after the pooling, or the architecture does not support them.
     NoDenseModules,
     /// An option for Mistral's native layout is set, but the checkpoint has another layout.
@@ -110,6 +120,20 @@ impl fmt::Display for ArchitectureWarning {
                 "the {what} are not fused, because llama.cpp has no fused tensor for them in the architecture {architecture}"
             ),
             ArchitectureWarning::NoFp8 => f.write_str("the checkpoint has no FP8 tensors with scales to write as Q8_0"),
+            ArchitectureWarning::OnlyNextTokens { architecture } => write!(
+                f,
+                "llama.cpp does not load the multi-token prediction blocks of the architecture {architecture} without its main blocks"
+            ),
+            ArchitectureWarning::BareFp8 { tensors } => {
+                write!(f, "no scales for the FP8 data of ")?;
+                match tensors.as_slice() {
+                    [tensor] => write!(f, "the tensor {tensor:?}")?,
+                    tensors => {
+                        write!(f, "{} tensors, the first {:?}", tensors.len(), tensors.first().map_or("", String::as_str))?
+                    }
+                }
+                f.write_str("; the values are taken unscaled, which is wrong if the scales have been lost")
+            }
             ArchitectureWarning::NoDenseModules => f.write_str(
                 "no dense modules are written: modules.json lists none, or llama.cpp has no place for them in the architecture",
             ),

@@ -773,6 +773,79 @@ fn the_registry_of_the_reference_is_covered() {
 /// The minimum number of supported names in the reference's registry.
 const MIN_NAMES: usize = 264;
 
+/// Changes of generated checkpoints after which llama.cpp does not load the output: the case, a JSON pointer into `config.json`, the new
+/// value (`null` removes the field), and text of the error or of a warning about the output.
+const REJECTED_CONFIGURATIONS: &[(&str, &str, &str, &str)] = &[
+    // Widths and numbers of heads.
+    ("qwen3-untied", "/num_attention_heads", "2", "num_attention_heads"),
+    ("qwen3-untied", "/head_dim", "8", "head_dim of config.json"),
+    ("qwen3-untied", "/hidden_size", "32", "hidden_size of config.json"),
+    ("qwen3-untied", "/intermediate_size", "100", "intermediate_size of config.json"),
+    ("qwen3-untied", "/num_hidden_layers", "1", "has no place in the architecture"),
+    // Keys on which shapes depend, and which llama.cpp takes as 0 if they are missing.
+    ("grok1", "/intermediate_size", "null", "no key sets expert_feed_forward_length or feed_forward_length"),
+    ("bailingmoe3", "/intermediate_size", "null", "no key sets feed_forward_length"),
+    // Tensors that are not read because the width of their part is 0.
+    ("granite-moe-swa", "/shared_intermediate_size", "0", "tensor.unexpected"),
+    // Groups of experts.
+    ("bailingmoe2", "/n_group", "3", "value.expert_groups"),
+    ("bailingmoe2", "/topk_group", "0", "value.expert_groups"),
+    ("bailingmoe2", "/topk_group", "2", "value.expert_groups"),
+    // Blocks with a window of another width.
+    ("dots3-note", "/swa_qk_nope_head_dim", "16", "swa_qk_nope_head_dim"),
+    ("dots3-note", "/swa_kv_lora_rank", "17", "swa_kv_lora_rank of config.json"),
+    ("gemma4", "/global_head_dim", "0", "global_head_dim"),
+    // Drafts.
+    ("gemma4-assistant", "/text_config/num_attention_heads", "2", "num_attention_heads of config.json"),
+    ("gemma4-assistant", "/text_config/backbone_hidden_size", "64", "backbone_hidden_size"),
+    // Built-in adapters.
+    ("granite-switch", "/max_lora_rank", "5", "max_lora_rank of config.json"),
+    // A decoder of sound.
+    ("wavtokenizer", "/n_embd_features", "16", "n_embd_features of config.json"),
+    ("wavtokenizer", "/posnet/n_embd", "1", "posnet.n_embd"),
+    ("wavtokenizer", "/posnet/n_layer", "5", "posnet.n_layer"),
+    ("wavtokenizer", "/n_layer", "1", "n_layer"),
+];
+
+/// The configuration determines which tensors and which shapes llama.cpp expects; a contradiction is an error.
+fn configurations_that_llama_cpp_rejects_are_errors() {
+    let mut failures = Vec::new();
+    for (case, field, value, expected) in REJECTED_CONFIGURATIONS {
+        let dir = tempfile::tempdir().unwrap();
+        generate(case, dir.path());
+        let model = dir.path().join(case);
+        let file = model.join("config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let (parent, name) = field.rsplit_once('/').unwrap();
+        let object = config.pointer_mut(parent).and_then(Value::as_object_mut).expect(field);
+        match serde_json::from_str(value).unwrap() {
+            Value::Null => assert!(object.remove(name).is_some(), "{case}: {field}"),
+            value => assert_ne!(object.insert(name.to_owned(), value.clone()), Some(value), "{case}: {field}"),
+        }
+        fs::write(&file, config.to_string()).unwrap();
+        failures.extend(rejected(&model, expected).map(|problem| format!("{case} {field} {value}: {problem}")));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Whether a conversion is an error with the expected text, or an output that llama.cpp does not load with a warning that has it; `None` if
+/// it is.
+fn rejected(model: &Path, expected: &str) -> Option<String> {
+    let conversion = match plan(model, &Options::default()) {
+        Err(e) => return (!e.to_string().contains(expected)).then(|| e.to_string()),
+        Ok(conversion) => conversion,
+    };
+    let said: Vec<String> = conversion.warnings.iter().map(ToString::to_string).collect();
+    if conversion.n_errors == 0 || !said.iter().any(|said| said.contains(expected)) {
+        return Some(format!("{} errors, {said:?}", conversion.n_errors));
+    }
+    let out = model.with_file_name("out.gguf");
+    conversion.plan.run(&out, &RunOptions::default(), &()).unwrap();
+    let mut load = Peers::get().python(&peers::data("").join("../tools/llama-oracle.py"));
+    let output = load.arg("load").arg(&out).env("GGML_NO_BACKTRACE", "1").output().expect("the peers' Python runs");
+    output.status.success().then(|| format!("llama.cpp loads it; {said:?}"))
+}
+
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
@@ -783,7 +856,8 @@ gguf_test::tests! {
         ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
     [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes,
-        fused_tensors_have_the_same_bytes, variants_have_the_same_bytes;
+        fused_tensors_have_the_same_bytes, variants_have_the_same_bytes,
+        configurations_that_llama_cpp_rejects_are_errors;
     [Peers, Torch] the_registry_of_the_reference_is_covered;
     [Shared, Peers, Torch] checkpoints_of_torch_have_the_same_bytes,
         packed_weights_have_the_same_bytes,

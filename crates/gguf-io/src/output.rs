@@ -37,6 +37,9 @@ pub struct Output {
     replace: bool,
 }
 
+/// What fails if the directory of an output is missing.
+const CREATE: &str = "create a file there";
+
 #[derive(Debug)]
 enum Temp {
     /// A temporary name; removed on drop.
@@ -52,7 +55,7 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a file and `replace` is false; [`Error::NotAFile`] if the path is a directory, a device, a pipe, or a
-    /// link to one.
+    /// link to one; [`Error::Io`] if its directory does not exist.
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
@@ -61,7 +64,11 @@ impl Output {
             Ok(there) if there.is_symlink() && leads_elsewhere(path) => Err(Error::NotAFile(path.to_owned())),
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(Error::NotAFile(path.to_owned())),
             _ if path.file_name().is_none() => Err(Error::NotAFile(path.to_owned())),
-            _ => Ok(()),
+            _ => match fs::metadata(folder(path)) {
+                Ok(there) if there.is_dir() => Ok(()),
+                Ok(_) => Err(Error::io(path, CREATE)(io::ErrorKind::NotADirectory.into())),
+                Err(e) => Err(Error::io(path, CREATE)(plain(e, folder(path)))),
+            },
         }
     }
 
@@ -125,7 +132,7 @@ impl Output {
         let mut builder = Builder::new();
         builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
         let temp = builder.make_in(folder(path), leftover::create);
-        let temp = temp.map_err(|e| Error::io(path, "create a file there")(plain(e, folder(path))))?;
+        let temp = temp.map_err(|e| Error::io(path, CREATE)(plain(e, folder(path))))?;
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
 

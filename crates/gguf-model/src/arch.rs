@@ -418,6 +418,80 @@ dims! {
     HyperRank "hyper_connection.low_rank" |h, _| h.hyper_rank;
     /// Kernel size of the convolution of n-gram embeddings.
     NGramConv "ple.conv_kernel" |h, _| h.ngram_conv;
+    /// Width of the input features of an audio decoder.
+    Features "features_length" |h, _| h.features;
+    /// Elements of a hidden state of PosNet.
+    PosNet "posnet.embedding_length" |h, _| h.posnet_embd;
+    /// Elements of a hidden state of the ConvNeXt blocks.
+    ConvNext "convnext.embedding_length" |h, _| h.convnext_embd;
+    /// 7.
+    Seven "7" |_, _| Some(7);
+    /// Any length.
+    Any "any length" |_, _| None;
+    /// Elements of the output of the model.
+    EmbdOut "embedding_length_out or embedding_length" |h, _| h.embd_out;
+    /// Two outputs of the model.
+    TwiceEmbdOut "2 × embedding_length_out or embedding_length" |h, _| h.embd_out?.checked_mul(2);
+    /// Labels of a classifier; 1 if there are none.
+    Classes "the number of classifier.output_labels" |h, _| Some(h.classes.max(1));
+    /// Outputs of the first dense module after the pooling.
+    Dense2Out "dense_2_feat_out" |h, _| h.dense_2_out;
+    /// Inputs of the last dense module after the pooling.
+    Dense3In "dense_3_feat_in" |h, _| h.dense_3_in;
+    /// 2.
+    Two "2" |_, _| Some(2);
+    /// 4, the number of alternating updates of Gemma 3n (`n_altup` in `llama-hparams.h`).
+    Four "4" |_, _| Some(4);
+    /// 16.
+    Sixteen "16" |_, _| Some(16);
+    /// Rank of the augmented residual layers of Gemma 3n (`laurel_rank` in `llama-hparams.h`).
+    Laurel "64" |_, _| Some(64);
+    /// Elements of an embedding per block of Gemma 3n (`n_embd_altup` in `llama-hparams.h`).
+    AltupEmbd "256" |_, _| Some(256);
+    /// Embeddings of all blocks of Gemma 3n.
+    AltupAll "256 × block_count" |h, _| h.blocks?.checked_mul(256);
+    /// Elements of an embedding per block.
+    PerLayer "embedding_length_per_layer_input" |h, _| h.per_layer_embd;
+    /// Embeddings of all blocks.
+    PerLayers "embedding_length_per_layer_input × block_count" |h, _| h.per_layer_embd?.checked_mul(h.blocks?);
+    /// Elements of one head of a block, which depends on its window.
+    LayerHead "attention.key_length, or attention.key_length_swa in blocks with a window" |h, b| h.layer_head(b);
+    /// Elements of the queries of all heads of such a block.
+    LayerQ "attention.head_count × attention.key_length, or attention.key_length_swa in blocks with a window"
+        |h, b| h.heads?.get(b)?.checked_mul(h.layer_head(b)?);
+    /// Elements of the keys of all heads of such a block.
+    LayerK "attention.head_count_kv × attention.key_length, or attention.key_length_swa in blocks with a window"
+        |h, b| h.heads_kv?.get(b)?.checked_mul(h.layer_head(b)?);
+    /// Rank of the key and value projection of a block, which depends on its window.
+    LayerKvLora "attention.kv_lora_rank, or attention.kv_lora_rank_swa in blocks with a window"
+        |h, b| if h.is_windowed(b) { h.kv_lora_swa } else { h.kv_lora };
+    /// That rank and the rotated elements.
+    LayerKvLoraRot "attention.kv_lora_rank, or attention.kv_lora_rank_swa in blocks with a window, + rope.dimension_count"
+        |h, b| Dim::LayerKvLora.of(h, b)?.checked_add(h.rot?);
+    /// Elements of the key of one head of latent attention in such a block that are not rotated.
+    LayerMlaNope "attention.key_length_mla, or attention.key_length_mla_swa in blocks with a window, - rope.dimension_count"
+        |h, b| if h.is_windowed(b) { h.head_k_mla_swa?.checked_sub(h.rot?) } else { Dim::MlaNope.of(h, b) };
+    /// Queries of all heads of latent attention in such a block.
+    LayerMlaQ "attention.head_count × attention.key_length_mla, or attention.key_length_mla_swa in blocks with a window"
+        |h, b| if h.is_windowed(b) { h.heads?.get(b)?.checked_mul(h.head_k_mla_swa?) } else { Dim::MlaQ.of(h, b) };
+    /// Elements of the value of one head of latent attention in such a block.
+    LayerMlaHeadV "attention.value_length_mla, or attention.value_length_mla_swa in blocks with a window"
+        |h, b| if h.is_windowed(b) { h.head_v_mla_swa } else { Dim::MlaHeadV.of(h, b) };
+    /// Values of all heads of latent attention in such a block.
+    LayerMlaV "attention.head_count × attention.value_length_mla, or attention.value_length_mla_swa in blocks with a window"
+        |h, b| h.heads?.get(b)?.checked_mul(Dim::LayerMlaHeadV.of(h, b)?);
+    /// Rotated elements of a head.
+    Rot "rope.dimension_count" |h, _| h.rot;
+    /// Rank of the built-in adapters.
+    AdapterRank "adapters.lora_rank" |h, _| h.adapter_rank;
+    /// Built-in adapters, and an empty one.
+    AdapterSlots "adapters.count + 1" |h, _| h.adapters?.checked_add(1);
+    /// Hidden states of the blocks of the target that a draft reads.
+    TargetEmbd "target_hidden_size × the number of target_layers" |h, _| h.target_embd?.checked_mul(h.target_layers?);
+    /// The same with the width of the draft.
+    LayersEmbd "embedding_length × the number of target_layers" |h, _| h.embd?.checked_mul(h.target_layers?);
+    /// Two values per parallel hidden state of hyper-connections.
+    TwiceHyper "2 × hyper_connection.count" |h, _| h.hyper?.checked_mul(2);
     /// Number of positions that attention compresses into one.
     Ratio "attention.compress_ratios" |h, b| h.compress_ratio(b);
     /// Elements of compressed keys; keys overlap, and are twice as long, in blocks with an indexer.
@@ -482,6 +556,18 @@ pub enum When {
     Windowed,
     /// All other blocks.
     Whole,
+    /// Blocks with heads of keys and values.
+    HasKeys,
+    /// Blocks with heads of queries only, whose attention is one matrix.
+    Linear,
+    /// Blocks with a feed-forward part.
+    HasFf,
+    /// Blocks with an indexer of their own, according to the list in a key.
+    OwnIndexer,
+    /// Blocks with keys and values of their own.
+    OwnKeys,
+    /// All other blocks, which use those of an earlier block.
+    OthersKeys,
     /// Blocks with weights, in models whose blocks run several times.
     Stacked,
     /// Models with n-gram embeddings.
@@ -522,6 +608,14 @@ impl When {
             When::Main => !h.is_nextn(block),
             When::Windowed => h.is_windowed(block),
             When::Whole => !h.is_windowed(block),
+            When::HasKeys => h.n_heads_kv(block) > 0,
+            When::Linear => {
+                h.n_heads_kv(block) == 0 && h.heads.and_then(|heads| heads.get(block)).is_some_and(|n| n > 0)
+            }
+            When::HasFf => h.ff.and_then(|ff| ff.get(block)).is_some_and(|n| n > 0),
+            When::OwnIndexer => h.has_indexer(block),
+            When::OwnKeys => h.has_own_keys(block),
+            When::OthersKeys => !h.has_own_keys(block),
             When::Stacked => h.stacked.is_none_or(|n| block < n),
             When::NGrams => h.ngram_blocks.is_some_and(|list| list.len() > 0),
             When::NGramBlock => h.has_ngrams(block),
@@ -812,6 +906,8 @@ pub struct Checkpoint {
     /// Whether the blocks that predict further tokens can be omitted, or written alone. The field `next_tokens` is
     /// then `left_out` or `only`.
     pub separates_next_tokens: bool,
+    /// Whether llama.cpp does not load these blocks without the main blocks.
+    pub keeps_main_blocks: bool,
     /// Additional tensor files, which come first: the path in the folder, the prefix of names, and its replacement.
     pub dense: &'static [(&'static str, &'static str, &'static str)],
     /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
@@ -905,6 +1001,7 @@ impl Checkpoint {
         appended: &[],
         drops_further_blocks: false,
         separates_next_tokens: false,
+        keeps_main_blocks: false,
         dense: &[],
         dense_modules: false,
         refuse: &[],
@@ -1013,11 +1110,21 @@ impl Tensor {
     /// Whether `dims` match the expected shape. Trailing dimensions of 1 are ignored, and so are dimensions that the
     /// keys do not determine.
     pub fn fits(&self, dims: Dims<'_>, h: &Hparams<'_>, block: u64) -> bool {
+        self.fits_or(None, dims, h, block)
+    }
+
+    /// As [`fits`](Tensor::fits), but a dimension that the keys do not determine is 0, the default of llama.cpp's hyperparameters.
+    pub fn fits_exactly(&self, dims: Dims<'_>, h: &Hparams<'_>, block: u64) -> bool {
+        self.fits_or(Some(0), dims, h, block)
+    }
+
+    fn fits_or(&self, default: Option<u64>, dims: Dims<'_>, h: &Hparams<'_>, block: u64) -> bool {
         let shape = self.shape();
         if shape.is_empty() {
             return true;
         }
-        let same = shape.iter().enumerate().all(|(i, dim)| dim.of(h, block).is_none_or(|n| n == dims.dim(i)));
+        let of = |dim: &Dim| dim.of(h, block).or(default.filter(|_| *dim != Dim::Any));
+        let same = shape.iter().enumerate().all(|(i, dim)| of(dim).is_none_or(|n| n == dims.dim(i)));
         same && dims.skip(shape.len()).all(|n| n == 1)
     }
 

@@ -93,7 +93,10 @@ impl<'g> Model<'g> {
             }
         }
         model.kind = model.find_kind();
-        model.hparams = Hparams::new(|pattern| model.value(pattern));
+        // The keys of all dense modules have one pattern.
+        let dense =
+            |pattern: &str| first.get(&pattern.strip_prefix("{arch}.dense_").map(|_| keys::for_arch(pattern, arch))?);
+        model.hparams = Hparams::new(|pattern| model.value(pattern).or_else(|| dense(pattern)));
         model
     }
 

@@ -109,6 +109,40 @@ pub struct Hparams<'g> {
     pub encoder_embd: Option<u64>,
     /// Positions of the encoder, if it has separate keys.
     pub encoder_context: Option<u64>,
+    /// Elements of the output of the model, if they differ from `embd`.
+    pub embd_out: Option<u64>,
+    /// Number of labels of a classifier.
+    pub classes: u64,
+    /// Outputs of the first dense module after the pooling.
+    pub dense_2_out: Option<u64>,
+    /// Inputs of the last dense module after the pooling.
+    pub dense_3_in: Option<u64>,
+    /// Elements of an embedding per block.
+    pub per_layer_embd: Option<u64>,
+    /// Number of trailing blocks that use the keys and values of earlier blocks.
+    pub shared_kv: u64,
+    /// Elements of one head of keys in blocks with sliding-window attention.
+    pub head_k_swa: Option<u64>,
+    /// Rank of the key and value projection in blocks with sliding-window attention.
+    pub kv_lora_swa: Option<u64>,
+    /// Elements of one head of keys of latent attention in blocks with sliding-window attention.
+    pub head_k_mla_swa: Option<u64>,
+    /// Elements of one head of values of latent attention in blocks with sliding-window attention.
+    pub head_v_mla_swa: Option<u64>,
+    /// Rank of the built-in adapters.
+    pub adapter_rank: Option<u64>,
+    /// Number of built-in adapters.
+    pub adapters: Option<u64>,
+    /// Elements of a hidden state of a draft's target.
+    pub target_embd: Option<u64>,
+    /// Number of blocks of the target that a draft reads.
+    pub target_layers: Option<u64>,
+    /// Width of the input features of an audio decoder.
+    pub features: Option<u64>,
+    /// Elements of a hidden state of PosNet.
+    pub posnet_embd: Option<u64>,
+    /// Elements of a hidden state of the ConvNeXt blocks.
+    pub convnext_embd: Option<u64>,
     /// Mel frequency bins of an audio encoder.
     pub mels: Option<u64>,
     /// Token types.
@@ -147,6 +181,8 @@ pub struct Hparams<'g> {
     pub indexer_heads: Option<u64>,
     /// Elements of the key of the indexer of sparse attention.
     pub indexer_key: Option<u64>,
+    /// Whether each block has an indexer of its own, if a key lists it.
+    pub indexers: Option<ArrayRef<'g>>,
     /// Elements of a head of delta attention.
     pub kda_head: Option<u64>,
     /// Whether each block uses sliding-window attention, if a key lists it.
@@ -218,6 +254,23 @@ impl<'g> Hparams<'g> {
             ssm_groups: int(keys::SSM_GROUP_COUNT),
             encoder_embd: int(keys::WHISPER_ENCODER_EMBEDDING_LENGTH),
             encoder_context: int(keys::WHISPER_ENCODER_CONTEXT_LENGTH),
+            embd_out: int(keys::EMBEDDING_LENGTH_OUT).filter(|&n| n > 0).or(embd),
+            classes: value(keys::CLASSIFIER_OUTPUT_LABELS).and_then(|v| v.as_array()).map_or(0, |a| a.len()),
+            dense_2_out: int("{arch}.dense_2_feat_out"),
+            dense_3_in: int("{arch}.dense_3_feat_in"),
+            per_layer_embd: int(keys::EMBEDDING_LENGTH_PER_LAYER_INPUT),
+            shared_kv: int(keys::ATTENTION_SHARED_KV_LAYERS).unwrap_or(0),
+            head_k_swa: int(keys::ATTENTION_KEY_LENGTH_SWA).or(head_k),
+            kv_lora_swa: int(keys::ATTENTION_KV_LORA_RANK_SWA),
+            head_k_mla_swa: int(keys::ATTENTION_KEY_LENGTH_MLA_SWA),
+            head_v_mla_swa: int(keys::ATTENTION_VALUE_LENGTH_MLA_SWA),
+            adapter_rank: int(keys::ADAPTERS_LORA_RANK),
+            adapters: int(keys::ADAPTERS_COUNT),
+            target_embd: int(keys::TARGET_HIDDEN_SIZE),
+            target_layers: value(keys::TARGET_LAYERS).and_then(|v| v.as_array()).map(|a| a.len()),
+            features: int(keys::FEATURES_LENGTH),
+            posnet_embd: int(keys::POSNET_EMBEDDING_LENGTH),
+            convnext_embd: int(keys::CONVNEXT_EMBEDDING_LENGTH),
             mels: int(keys::WHISPER_ENCODER_MELS_COUNT),
             token_types: int(keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT),
             buckets: int(keys::ATTENTION_RELATIVE_BUCKETS_COUNT),
@@ -237,6 +290,7 @@ impl<'g> Hparams<'g> {
             shortconv: int(keys::SHORTCONV_L_CACHE),
             indexer_heads: int(keys::ATTENTION_INDEXER_HEAD_COUNT),
             indexer_key: int(keys::ATTENTION_INDEXER_KEY_LENGTH),
+            indexers: value(keys::ATTENTION_INDEXER_TYPES).and_then(|v| v.as_array()),
             kda_head: int(keys::KDA_HEAD_DIM),
             windowed: value(keys::ATTENTION_SLIDING_WINDOW_PATTERN).and_then(|v| v.as_array()),
             stacked: int(keys::HRM_LAYERS_PER_STACK).map(|n| n.saturating_mul(2)),
@@ -291,6 +345,28 @@ impl<'g> Hparams<'g> {
     pub fn is_windowed(&self, block: u64) -> bool {
         let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
         self.is_nextn(block) || self.windowed.is_some_and(listed)
+    }
+
+    /// Elements of one head of keys of block `block`, which depends on its window.
+    pub fn layer_head(&self, block: u64) -> Option<u64> {
+        let is_windowed = self.windowed?.get(block)?.get::<bool>().unwrap_or(false);
+        if is_windowed { self.head_k_swa } else { self.head_k }
+    }
+
+    /// Number of heads of keys and values of block `block`; 0 if there are none.
+    pub fn n_heads_kv(&self, block: u64) -> u64 {
+        self.heads_kv.and_then(|heads| heads.get(block)).unwrap_or(0)
+    }
+
+    /// Whether block `block` has an indexer of its own, according to the list in a key. Blocks that predict further tokens have none.
+    pub fn has_indexer(&self, block: u64) -> bool {
+        let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
+        !self.is_nextn(block) && self.indexers.is_some_and(listed)
+    }
+
+    /// Whether block `block` has keys and values of its own.
+    pub fn has_own_keys(&self, block: u64) -> bool {
+        self.blocks.is_none_or(|n| block < n.saturating_sub(self.shared_kv))
     }
 
     /// Whether block `block` adds n-gram embeddings, according to the list in a key.

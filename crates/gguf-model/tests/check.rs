@@ -372,6 +372,27 @@ fn cases() -> Vec<Case> {
     case("too much rope", with(unlisted, &|h| h.set("jina-bert-v3.rope.dimension_count", 16u32)), &["value.rope"]);
     case("more experts than there are", with(mixture, &|h| h.set("llama.expert_used_count", 5u32)), &["value.experts"]);
     case("no expert used", with(mixture, &|h| h.set("llama.expert_used_count", 0u32)), &["value.experts"]);
+    for (name, groups, used) in [
+        ("groups of different sizes", 3u32, 1u32),
+        ("as many groups as experts", 4, 1),
+        ("no group used", 2, 0),
+        ("all groups used", 2, 2),
+    ] {
+        let grouped = |h: &mut Head| {
+            h.set("llama.expert_group_count", groups);
+            h.set("llama.expert_group_used_count", used);
+        };
+        case(name, with(mixture, &grouped), &["value.expert_groups"]);
+    }
+    case(
+        "half of the groups used",
+        with(mixture, &|h| {
+            h.set("llama.expert_group_count", 2u32);
+            h.set("llama.expert_group_used_count", 1u32);
+        }),
+        &[],
+    );
+    case("groups without experts", set("llama.expert_group_count", 2u32.into()), &["value.expert_groups"]);
 
     // Tensors.
     case("embeddings missing", edit(&|h| drop_tensor(h, "token_embd.weight")), &["tensor.missing"]);

@@ -38,6 +38,6 @@ pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
-pub use run::{rooms, run_all};
+pub use run::{check_outputs, rooms, run_all};
 pub use scan::{TensorScan, scan_tensors};
 pub use source::{Source, Stored};

@@ -1,14 +1,17 @@
 //! Values that the type of their tensor cannot hold, searched for before anything is written.
 //!
-//! Half precision ends at 65504, and bfloat16 a little before single precision: larger values become infinite. The source is read as
-//! in a run, all of it or a sample, and nothing is encoded.
+//! Half precision ends at 65504, and bfloat16 a little before single precision: larger values become infinite. In blocks, large values
+//! make the scale infinite, which usually is in half precision. The source is read as in a run, all of it or a sample, and nothing is
+//! encoded except blocks with such values.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
-use gguf_format::GgmlType;
+use gguf_format::{ByteOrder, GgmlType, scan_data};
+use gguf_quants::Rows;
+use gguf_quants::codec::{Matrix, codec};
 
 use crate::chunk::{Chunks, Lane};
 use crate::error::Error;
@@ -60,7 +63,8 @@ pub struct OutOfRange {
     pub tensor: String,
     /// The type that is written.
     pub ty: GgmlType,
-    /// Finite values that the type cannot hold: they become infinite.
+    /// Finite values that the type cannot hold: they become infinite. In a type with blocks, the largest value of each block whose scale
+    /// becomes infinite or that cannot be encoded.
     pub overflow: Option<Values>,
     /// NaN and infinity in the source.
     pub not_finite: Option<Values>,
@@ -156,6 +160,36 @@ fn narrowed_type(lane: &Lane<'_>, index: usize) -> Option<GgmlType> {
     is_narrowed.then_some(tensor.ty)
 }
 
+/// The greatest finite value of half precision. No scale of a block is larger than the values of the block.
+const F16_MAX: f32 = 65504.0;
+
+/// The blocks of a type that cannot hold their values: the largest value of each. `values` are whole blocks, of which the first value has
+/// the number `place`. An importance matrix, which would shift the scales a little, is not taken into account.
+fn block_overflow(ty: GgmlType, values: &[f32], place: u64) -> Option<Values> {
+    let block_len = usize::try_from(ty.info()?.block_len).ok().filter(|len| *len > 1)?;
+    let is_large = |value: &f32| value.is_finite() && value.abs() > F16_MAX;
+    if !values.iter().any(is_large) {
+        return None;
+    }
+    let codec = codec(ty)?;
+    let ones = vec![1.0; block_len];
+    let weights = (codec.matrix == Matrix::Required).then_some(ones.as_slice());
+    let mut packed = vec![0; codec.packed_bytes(block_len)?];
+    let mut found = None;
+    for (n, block) in values.chunks_exact(block_len).enumerate().filter(|(_, block)| block.iter().any(is_large)) {
+        let rows = Rows::new(block, block_len, weights).ok()?;
+        let is_held = codec.encode(rows, &mut packed).is_ok()
+            && scan_data(ty, ByteOrder::Little, &packed, 0).is_ok_and(|scan| scan.is_clean());
+        let finite = block.iter().enumerate().filter(|(_, value)| value.is_finite());
+        let largest = finite.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
+        if let Some((i, value)) = largest.filter(|_| !is_held) {
+            let index = place + (n * block_len + i) as u64;
+            found = Values::sum(found, Some(Values { count: 1, index, value: *value }));
+        }
+    }
+    found
+}
+
 /// How the values of a tensor are decoded, if they are floats of a source.
 fn decoder(tensor: &TensorPlan) -> Option<ops::Decode> {
     match &tensor.op {
@@ -222,9 +256,11 @@ impl Search<'_> {
             let place = first + (n * AT_ONCE) as u64;
             let not_finite =
                 Values::of(values, place, |values| values.iter().filter(|v| !v.is_finite()).count() as u64);
-            for (found, ty) in found.iter_mut().zip(&narrowed) {
-                let count = ty.and_then(ops::overflow_counter);
-                let overflow = count.and_then(|count| Values::of(values, place, count));
+            for ((found, ty), lane) in found.iter_mut().zip(&narrowed).zip(self.lanes) {
+                let overflow = match ty.and_then(ops::overflow_counter) {
+                    Some(count) => Values::of(values, place, count),
+                    None => lane.tensor(index).and_then(|(_, tensor)| block_overflow(tensor.ty, values, place)),
+                };
                 found.add(&Found { overflow, not_finite, n_checked: 0 });
             }
         }

@@ -11,7 +11,7 @@ use crate::options::{RunOptions, RunSummary};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Errors;
-use crate::write::{Files, write_files};
+use crate::write::{self, Files, write_files};
 
 impl Plan {
     /// Reads, transforms and writes everything, to the [files](Plan::output_paths) for `out`.
@@ -53,8 +53,7 @@ pub fn run_all<'a>(
         false => Vec::new(),
     };
     let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };
-    let files: Vec<Files<'_>> =
-        plans.iter().map(|(plan, out)| Files { plans: &plan.files, paths: plan.output_paths(out) }).collect();
+    let files: Vec<Files<'_>> = plans.iter().map(|(plan, out)| Files::new(plan, out, options)).collect();
     let overflows = write_files(&files, &run, options, progress)?;
     let mut errors = errors.into_iter();
     let summaries = plans.iter().zip(files).zip(overflows).map(|(((plan, _), files), overflows)| RunSummary {
@@ -63,6 +62,15 @@ pub fn run_all<'a>(
         report: errors.next().map(|errors| errors.into_report(plan.tensors())),
     });
     Ok(summaries.collect())
+}
+
+/// Checks the paths of the outputs as [`run_all`] does before its work, and creates nothing.
+///
+/// # Errors
+/// If two outputs have the same path, an output would replace an input, an output exists and may not be replaced, or its folder is missing.
+pub fn check_outputs(plans: &[(&Plan, &Path)], options: &RunOptions) -> Result<(), Error> {
+    let files: Vec<Files<'_>> = plans.iter().map(|(plan, out)| Files::new(plan, out, options)).collect();
+    write::check_outputs(&files, options)
 }
 
 /// The room on the disks of the outputs, and how much of it they take; see [`gguf_io::rooms`]. A run checks it before its work.

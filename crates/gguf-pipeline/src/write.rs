@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::execute::{Overflow, Part, Run};
 use crate::journal::{Identity, Journal, group_of};
 use crate::options::RunOptions;
-use crate::plan::{Draft, FilePlan, TensorPlan};
+use crate::plan::{Draft, FilePlan, Plan, TensorPlan};
 use crate::progress::{Event, Progress};
 
 /// A file to write.
@@ -43,10 +43,63 @@ struct Writing<'a> {
 
 /// The files of a plan, and their paths.
 pub(crate) struct Files<'a> {
-    /// The plans of the files.
-    pub(crate) plans: &'a [FilePlan],
-    /// Their paths.
+    plan: &'a Plan,
+    /// The paths of the files.
     pub(crate) paths: Vec<PathBuf>,
+    /// The real paths of files that must not be replaced.
+    inputs: Vec<PathBuf>,
+}
+
+impl<'a> Files<'a> {
+    /// The files of `plan` for the output path `out`.
+    pub(crate) fn new(plan: &'a Plan, out: &Path, options: &RunOptions) -> Files<'a> {
+        let inputs = plan.draft.inputs.iter().chain(&options.protect).cloned().collect();
+        Files { plan, paths: plan.output_paths(out), inputs }
+    }
+}
+
+/// The files of all plans, in order.
+fn new_files<'a>(outputs: &'a [Files<'_>]) -> Vec<NewFile<'a>> {
+    let mut files = Vec::new();
+    for (number, Files { plan, paths, inputs }) in outputs.iter().enumerate() {
+        let draft = &plan.draft;
+        for (plan, path) in plan.files.iter().zip(paths) {
+            let tensors = draft.tensors.get(plan.tensors()).unwrap_or_default();
+            files.push(NewFile { path, plan, number, draft, inputs, tensors });
+        }
+    }
+    files
+}
+
+/// Checks that all outputs have separate paths, replace no input, and may be written.
+pub(crate) fn check_outputs(outputs: &[Files<'_>], options: &RunOptions) -> Result<(), Error> {
+    check(&new_files(outputs), options)
+}
+
+fn check(files: &[NewFile<'_>], options: &RunOptions) -> Result<(), Error> {
+    if let Some(path) = same_path(files) {
+        return Err(Error::SameOutput { path: path.to_owned() });
+    }
+    for file in files {
+        let sides = options.resume.then(|| [Journal::path_for(file.path), Output::partial_path(file.path)]);
+        for path in sides.iter().flatten().map(PathBuf::as_path).chain([file.path]) {
+            let is_input = |real: PathBuf| files.iter().any(|file| file.inputs.contains(&real));
+            if path.canonicalize().is_ok_and(is_input) {
+                return Err(Error::OverwritesInput { path: path.to_owned() });
+            }
+        }
+    }
+    // Journals are removed when all files have their names, that of the first at the end: a file without one is complete if the first is,
+    // and there is no partial file.
+    let may_be_done = |file: &NewFile<'_>| options.resume && Journal::may_be_done(file.path);
+    let first_may_be_done = files.first().is_some_and(may_be_done);
+    for file in files {
+        let is_there = may_be_done(file) || first_may_be_done && is_lone(file.path);
+        if !is_there {
+            Output::may_write(file.path, options.force)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the files of each plan of a run, with consecutive tensors. No file is renamed before the data of all is on the disk.
@@ -56,40 +109,11 @@ pub(crate) fn write_files(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Vec<Overflow>>, Error> {
-    let inputs = |draft: &Draft| draft.inputs.iter().chain(&options.protect).cloned().collect::<Vec<_>>();
-    let inputs: Vec<Vec<PathBuf>> = run.lanes.iter().map(|lane| lane.draft).map(inputs).collect();
-    let mut files = Vec::new();
-    for (number, ((output, lane), inputs)) in outputs.iter().zip(run.lanes).zip(&inputs).enumerate() {
-        let draft = lane.draft;
-        for (plan, path) in output.plans.iter().zip(&output.paths) {
-            let tensors = draft.tensors.get(plan.tensors()).unwrap_or_default();
-            files.push(NewFile { path, plan, number, draft, inputs, tensors });
-        }
-    }
+    let files = new_files(outputs);
     let files = files.as_slice();
-    if let Some(path) = same_path(files) {
-        return Err(Error::SameOutput { path: path.to_owned() });
-    }
+    check(files, options)?;
     let group = group_of(files.iter().map(|file| (file.path, file.plan)));
     let how = Writing { run, group: &group, force: options.force, resume: options.resume };
-    for file in files {
-        let sides = how.resume.then(|| [Journal::path_for(file.path), Output::partial_path(file.path)]);
-        for path in sides.iter().flatten().map(PathBuf::as_path).chain([file.path]) {
-            if path.canonicalize().is_ok_and(|real| inputs.iter().flatten().any(|input| *input == real)) {
-                return Err(Error::OverwritesInput { path: path.to_owned() });
-            }
-        }
-    }
-    // Journals are removed when all files have their names, that of the first at the end: a file without one is complete if the first is,
-    // and there is no partial file.
-    let may_be_done = |file: &NewFile<'_>| how.resume && Journal::may_be_done(file.path);
-    let first_may_be_done = files.first().is_some_and(may_be_done);
-    for file in files {
-        let is_there = may_be_done(file) || first_may_be_done && is_lone(file.path);
-        if !is_there {
-            Output::may_write(file.path, how.force)?;
-        }
-    }
     let mut begun: Vec<Begun> = Vec::new();
     for file in files {
         let is_first_done = begun.first().is_some_and(Begun::is_whole_group);

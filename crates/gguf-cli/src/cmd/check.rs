@@ -55,6 +55,9 @@ impl Args {
         if self.shown.rules {
             return findings::print_rules(ui, Check::RULES, self.shown.json);
         }
+        if self.files.iter().filter(|path| stdin::is_stdin(path)).count() > 1 {
+            return Err(Failure::CouldNotRun("-: standard input is read once; pass - once".to_owned()));
+        }
         let watch = self.data.then(|| Watch::new(self.shown.quiet));
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();

@@ -168,7 +168,7 @@ pub struct Args {
     /// Before anything is written, read all values and stop if some become infinite in their output type or are not
     /// finite. By default, tensors that become f16 from a type of larger range are sampled (at most 65,536 values each:
     /// 16 runs from the first to the last), and findings are warnings
-    #[arg(long)]
+    #[arg(long, conflicts_with = "vocab_only")]
     check_range: bool,
 
     /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the written files
@@ -263,9 +263,11 @@ impl Args {
             return Ok(verdict);
         };
         let written = match self.dry_run {
-            true => dry_run(ui, &projector, Some(&out), &range),
-            false => self.write(ui, &projector, &out),
-        }?;
+            true => {
+                dry_run(ui, &projector, Some(&out), &range)?.max(self.judge(ui, &[(&projector.plan, out.as_path())]))
+            }
+            false => self.write(ui, &projector, &out)?,
+        };
         Ok(verdict.max(written).max(in_range).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
@@ -282,8 +284,12 @@ impl Args {
             let problem = "--json supports only one output; use --mmproj without =OUT in a second run";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
-        let ty = match types.first() {
-            Some(FileType::Converted(ty)) => *ty,
+        let ty = match types {
+            [_, _, ..] if output::names_file_type(out) => {
+                let problem = "the projector is written once for all file types; omit the placeholder for the type";
+                return Err(Failure::CouldNotRun(format!("--mmproj={}: {problem}", out.display())));
+            }
+            [FileType::Converted(ty), ..] => *ty,
             _ => OutType::Auto,
         };
         let (projector, is_invalid) = self.plan_checked(ui, dir, FileType::Converted(ty), true)?;
@@ -447,17 +453,17 @@ impl Args {
         let outs: Vec<Option<PathBuf>> = outputs.iter().map(out).collect();
         let plans: Vec<_> = outputs.iter().zip(&outs).map(|(written, out)| (&written.plan, out.as_deref())).collect();
         let (ranges, in_range) = self.check_range(ui, dir, &plans)?;
+        let options = self.run_options();
         if self.dry_run {
             for ((output, skipped), range) in outputs.iter_mut().zip(&skipped).zip(ranges) {
                 output.checked = Some(Checked::new(skipped, range));
             }
-            let planned = plan_all(ui, &outputs)?;
+            let planned = plan_all(ui, &outputs, &options)?;
             if !self.json {
                 print_left_out(ui, skipped.last().map_or(&[], Vec::as_slice))?;
             }
             return Ok(verdict.max(planned).max(in_range));
         }
-        let options = self.run_options().protect(self.quantization.files());
         write_all(ui, &outputs, &options, self.answer())
     }
 
@@ -474,9 +480,9 @@ impl Args {
                 self.check_beside(&model, beside)?;
                 let (range, in_range) = self.check_range(ui, dir, &[(&conversion.plan, path.as_deref())])?;
                 in_range.max(match out {
-                    Some(out) if !self.dry_run => self.write(ui, &conversion, out),
-                    out => dry_run(ui, &conversion, out.as_deref(), &range),
-                }?)
+                    Some(out) if !self.dry_run => self.write(ui, &conversion, out)?,
+                    out => dry_run(ui, &conversion, out.as_deref(), &range)?.max(self.judge(ui, &model)),
+                })
             }
         };
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
@@ -556,7 +562,13 @@ impl Args {
     }
 
     fn run_options(&self) -> RunOptions {
-        RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
+        let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
+        options.protect(self.quantization.files())
+    }
+
+    /// Checks the outputs of a dry run as a run does.
+    fn judge(&self, ui: &mut Ui, outputs: &[(&Plan, &Path)]) -> Verdict {
+        preflight::judge_outputs(ui, outputs, &self.run_options())
     }
 
     /// Quantizes the planned conversion without writing the intermediate file.
@@ -581,20 +593,20 @@ impl Args {
         self.check_beside(&model, beside)?;
         let (range, in_range) = self.check_range(ui, dir, &[(&plan, out.as_deref())])?;
         let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(&plan, out)]));
-        let verdict = match out {
-            Some(out) if !self.dry_run => {
-                let options = self.run_options().protect(self.quantization.files());
-                quantize::write(ui, &plan, &options, &target, &out, self.answer())
+        let verdict = match &out {
+            Some(out) if !self.dry_run => quantize::write(ui, &plan, &self.run_options(), &target, out, self.answer())?,
+            _ if self.json => {
+                let planned = print_json(ui, &plan, &target, &conversion.skipped, &range, &rooms)?;
+                planned.max(self.judge(ui, &model))
             }
-            _ if self.json => print_json(ui, &plan, &target, &conversion.skipped, &range, &rooms),
             out => {
                 quantize::print_plan(ui, &plan, &target)?;
                 print_left_out(ui, &conversion.skipped)?;
                 let verdict = preflight::print_rooms(ui, &rooms)?;
-                out.map_or(Ok(()), |out| ui.print_path(&out))?;
-                Ok(verdict)
+                out.as_ref().map_or(Ok(()), |out| ui.print_path(out))?;
+                verdict.max(self.judge(ui, &model))
             }
-        }?;
+        };
         Ok(verdict.max(in_range))
     }
 

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use gguf_format::check::Severity;
 use gguf_format::{GgmlType, Str};
 use gguf_legacy::{Answers, Family, Input, Migration, Question, Treatment};
-use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::TensorPlan;
+use gguf_pipeline::{Plan, RunOptions};
 use gguf_quantize::mix::Target;
 use serde::Serialize;
 
 use super::output::{self, Shards};
+use super::preflight;
 use super::quantize;
 use super::writing::{HashOption, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -153,10 +154,21 @@ impl Args {
         }
         match &self.ty {
             Some(target) => self.quantize(ui, migration, *target, &out),
-            None if self.dry_run && self.json => print_json(ui, &migration),
-            None if self.dry_run => print_plan(ui, &migration, &out),
+            None if self.dry_run => {
+                let planned = if self.json { print_json(ui, &migration) } else { print_plan(ui, &migration, &out) }?;
+                Ok(planned.max(self.judge(ui, &migration.plan, &out)?))
+            }
             None => self.write(ui, &migration, &out),
         }
+    }
+
+    /// Checks the output of a dry run, if any, as a run does.
+    fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
+        if out.as_os_str().is_empty() {
+            return Ok(Verdict::Good);
+        }
+        let out = output::path_of(out, plan)?;
+        Ok(preflight::judge_outputs(ui, &[(plan, out.as_path())], &self.run_options()))
     }
 
     /// The output path.
@@ -197,7 +209,8 @@ impl Args {
     }
 
     fn run_options(&self) -> RunOptions {
-        RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
+        let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
+        options.protect(self.quantization.files())
     }
 
     /// Quantizes the planned migration without writing the intermediate file.
@@ -213,14 +226,14 @@ impl Args {
         }
         let plan = self.shards.apply(ui, planned.plan)?;
         if self.dry_run {
-            return match self.json {
+            let planned = match self.json {
                 true => quantize::print_json(ui, &plan, &target),
                 false => quantize::print_plan(ui, &plan, &target),
-            };
+            }?;
+            return Ok(planned.max(self.judge(ui, &plan, out)?));
         }
-        let options = self.run_options().protect(self.quantization.files());
         let out = &output::path_of(out, &plan)?;
-        let verdict = quantize::write(ui, &plan, &options, &target, out, self.answer())?;
+        let verdict = quantize::write(ui, &plan, &self.run_options(), &target, out, self.answer())?;
         match plan.output_paths(out).first() {
             Some(first) => Ok(verdict.max(check(ui, first, &known)?)),
             None => Ok(verdict),

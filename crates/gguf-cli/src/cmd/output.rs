@@ -118,15 +118,19 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     Ok(out.with_file_name(last))
 }
 
+/// Whether an output path has a placeholder for the file type in its last component.
+pub fn names_file_type(out: &Path) -> bool {
+    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    PLACEHOLDERS.iter().any(|(placeholder, key)| *key == "general.file_type" && last.contains(placeholder))
+}
+
 /// Checks that several file types result in different paths.
 ///
 /// # Errors
 /// If `out` is not a folder and has no placeholder for the file type.
 pub fn check_several(out: &Path) -> Result<(), Failure> {
     check_folder(out)?;
-    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_told = PLACEHOLDERS.iter().any(|(p, key)| *key == "general.file_type" && last.contains(p));
-    if out.is_dir() || is_told {
+    if out.is_dir() || names_file_type(out) {
         return Ok(());
     }
     let stem = out.with_extension("");

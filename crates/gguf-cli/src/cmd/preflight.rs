@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use gguf_format::{GgmlType, ValueRef};
 use gguf_hf::Skipped;
 use gguf_io::Room;
-use gguf_pipeline::Plan;
 use gguf_pipeline::range::{self, Extent, OutOfRange, Values};
+use gguf_pipeline::{Plan, RunOptions};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -60,8 +60,8 @@ impl RangeCheck {
         }
         let ranges = found.iter().map(|tensors| Range::of(self.all, tensors)).collect();
         let remedy = match tensors.iter().find(|t| t.overflow.is_some()).map(|t| t.ty) {
-            Some(GgmlType::F16) => "use --type bf16 or f32",
-            Some(_) => "use --type f32",
+            Some(GgmlType::BF16) => "use --type f32",
+            Some(_) => "use --type bf16 or f32",
             None => "correct the checkpoint",
         };
         if tensors.is_empty() {
@@ -169,6 +169,18 @@ pub struct JsonDisk {
 impl From<&Room> for JsonDisk {
     fn from(room: &Room) -> JsonDisk {
         JsonDisk { path: room.disk.clone(), needed: room.needed, free: room.free }
+    }
+}
+
+/// Prints an error if a run could not write these outputs: one exists, is an input, or its folder is missing.
+pub fn judge_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptions) -> Verdict {
+    match gguf_pipeline::check_outputs(outputs, options) {
+        Ok(()) => Verdict::Good,
+        Err(e) => {
+            let failure = Failure::from(e);
+            ui.error(&failure);
+            failure.verdict()
+        }
     }
 }
 

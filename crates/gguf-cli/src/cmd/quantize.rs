@@ -20,7 +20,7 @@ use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
 use crate::cmd::output::{self, Shards};
-use crate::cmd::preflight::{Checked, JsonDisk};
+use crate::cmd::preflight::{self, Checked, JsonDisk};
 use crate::cmd::set::parse_room;
 use crate::cmd::writing::{HashOption, Hashing};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -245,11 +245,12 @@ impl How {
             let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
             outputs.push(Written { target: target.to_string(), plan, out, checked: None });
         }
-        if self.dry_run {
-            return plan_all(ui, &outputs);
-        }
         let answer = self.answer();
-        write_all(ui, &outputs, &self.run_options(answer.shown, None), answer)
+        let options = self.run_options(answer.shown, None);
+        if self.dry_run {
+            return plan_all(ui, &outputs, &options);
+        }
+        write_all(ui, &outputs, &options, answer)
     }
 
     /// Prints the size of the model for each file type.
@@ -340,16 +341,19 @@ impl How {
             ui.warning(&warning.to_string());
         }
         let plan = self.shards.apply(ui, planned.plan)?;
+        let answer = self.answer();
+        let options = self.run_options(answer.shown, recipe.and_then(|path| path.canonicalize().ok()));
+        let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
         match out {
-            Some(out) if !self.dry_run => {
-                let answer = self.answer();
-                let recipe = recipe.and_then(|path| path.canonicalize().ok());
-                let out = output::path_of(out, &plan)?;
-                write(ui, &plan, &self.run_options(answer.shown, recipe), target, &out, answer)
-            }
+            Some(out) if !self.dry_run => return write(ui, &plan, &options, target, &out, answer),
             _ if self.json => print_json(ui, &plan, file_type),
             _ => print_plan(ui, &plan, target),
-        }
+        }?;
+        Ok(out.map_or(Verdict::Good, |out| {
+            let outputs = [(&plan, out.as_path())];
+            let room = preflight::judge_rooms(ui, &gguf_pipeline::rooms(&outputs));
+            room.max(preflight::judge_outputs(ui, &outputs, &options))
+        }))
     }
 }
 

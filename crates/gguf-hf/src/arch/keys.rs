@@ -14,11 +14,13 @@ use crate::warning::ArchitectureWarning;
 /// The maximum number of blocks that is accepted, above llama.cpp's limit.
 const MAX_BLOCKS: u64 = 65536;
 
+/// Names of the number of blocks.
+const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
+
 /// The fields of a configuration, and additional fields available to all formulas: `block_count`, and the rotary parameters as `rope` and
 /// `rope_all` (`TextModel.__init__` in `conversion/base.py`).
 pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
-    const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
     let blocks = config.fields().required_u32(&BLOCKS)?;
     if u64::from(blocks) > MAX_BLOCKS {
         return Err(config::Error::invalid(BLOCKS.join(" or "), &json!(blocks), "at most 65536 blocks").into());
@@ -151,6 +153,55 @@ fn evaluate_rows(
         }
     }
     Ok(kvs.into_vec())
+}
+
+/// The fields of `config.json` that the keys in a text come from, such as `2 × feed_forward_length`.
+pub(crate) fn fields_of_keys(keys: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {
+    let words = keys.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
+    let mut found = Vec::new();
+    for field in words.flat_map(|word| fields_of(word, checkpoint, fields)) {
+        if !found.contains(&field) {
+            found.push(field);
+        }
+    }
+    found
+}
+
+/// The fields of `config.json` that a key, without the name of the architecture, comes from: those that are present, otherwise all that
+/// are tried.
+pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {
+    let rows = || checkpoint.keys.iter().copied().flatten();
+    let formula_of = |name: &str, is_field: bool| {
+        let row = rows().filter(|row| row.key == name && (row.kind == Kind::Field) == is_field).last();
+        row.and_then(|row| Formula::parse(row.formula).ok())
+    };
+    let mut names = formula_of(key, false).map_or(Vec::new(), |formula| formula.names());
+    let mut found: Vec<String> = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(name) = (!names.is_empty()).then(|| names.remove(0)) {
+        if seen.contains(&name) {
+            continue;
+        }
+        seen.push(name.clone());
+        match formula_of(&name, true) {
+            Some(formula) => {
+                // A field that is set from itself.
+                found.extend(formula.names().contains(&name).then_some(name));
+                names.extend(formula.names());
+            }
+            None if name == "block_count" => found.extend(BLOCKS.map(str::to_owned)),
+            None => found.push(name),
+        }
+    }
+    let document = fields.fields.get("config");
+    let has = |object: Option<&Json>, name: &str| object.is_some_and(|object| object.get(name).is_some());
+    let is_present = |name: &&String| {
+        let nested = document.and_then(Json::as_object).into_iter().flat_map(Map::values);
+        let own = name.split('.').next().unwrap_or(name);
+        has(document, own) || nested.into_iter().any(|object| has(Some(object), own))
+    };
+    let present: Vec<String> = found.iter().filter(is_present).cloned().collect();
+    if present.is_empty() { found } else { present }
 }
 
 /// Converts the error of a formula to one about the configuration.

@@ -121,6 +121,10 @@ pub(super) fn add(
     if !unmapped.is_empty() {
         return Err(PlanError::Unmapped { tensors: unmapped, architecture: plan.architecture, n_blocks });
     }
+    let is_next = |key: &SlotKey| key.block.is_some_and(|block| block >= n_main);
+    if next_tokens == NextTokens::Only && !slots.keys().any(is_next) {
+        return Err(PlanError::NoNextTokens { architecture: plan.architecture });
+    }
 
     // A tensor is written at the position of its last source, and all experts of a block are written together.
     let mut groups: HashMap<(Option<u64>, &str), usize> = HashMap::new();
@@ -444,6 +448,7 @@ impl Slot {
                 Some((axis, false)) => axis_of(axis).map_or("", Dim::keys),
                 None => "",
             },
+            fields: Vec::new(),
             tensor: self.odd_one(n_stack, sources),
         };
         if self.parts.len() as u64 != n_stack.saturating_mul(self.n_parts as u64)
@@ -723,6 +728,7 @@ impl Slot {
                     found,
                     expected,
                     keys,
+                    fields: Vec::new(),
                 });
             }
         }

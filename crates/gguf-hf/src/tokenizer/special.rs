@@ -102,7 +102,11 @@ impl SpecialVocab {
     /// Sets or replaces the id of a special token.
     pub(crate) fn force_id(&mut self, kind: &'static str, id: u32) {
         match self.ids.iter_mut().find(|(k, _)| *k == kind) {
-            Some((_, old)) => *old = id,
+            Some((_, old)) => {
+                let configured = std::mem::replace(old, id);
+                let warning = TokenizerWarning::OtherId { kind, configured, id };
+                self.warnings.extend((configured != id).then_some(warning));
+            }
             None => self.ids.push((kind, id)),
         }
     }

@@ -65,6 +65,15 @@ pub enum TokenizerWarning {
         /// The id.
         id: u32,
     },
+    /// The configuration and the tokenizer have different ids of a special token.
+    OtherId {
+        /// The kind of special token: `eos`.
+        kind: &'static str,
+        /// The id in the configuration.
+        configured: u32,
+        /// The id of the tokenizer, which takes precedence in most architectures.
+        id: u32,
+    },
     /// `tokenizer_config.json` and the post-processor disagree on whether a special token is added.
     AddToken {
         /// The kind of special token: `bos`, `eos`, ...
@@ -106,6 +115,12 @@ impl fmt::Display for TokenizerWarning {
             }
             TokenizerWarning::NoKey { kind, id } => {
                 write!(f, "the {kind} token id {id} has no key in GGUF: not written")
+            }
+            TokenizerWarning::OtherId { kind, configured, id } => {
+                write!(
+                    f,
+                    "config.json gives the {kind} token the id {configured}, the tokenizer {id}; the model may end its answers with either"
+                )
             }
             TokenizerWarning::AddToken { kind, used } => write!(
                 f,

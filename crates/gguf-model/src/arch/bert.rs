@@ -115,7 +115,7 @@ const OUTSIDE: &[Row] = rows! {
 pub(super) const CLASSIFIER: &[Row] = rows! {
     "cls.weight"               [Embd Embd]       Optional Always + Optional
         <- "classifier.dense | pre_classifier | dense | classifier";
-    "cls.output.weight"        []                Optional Always + Optional <- "classifier.out_proj";
+    "cls.output.weight"        [Embd Classes]    Optional Always + Optional <- "classifier.out_proj";
 };
 
 const BLOCK: &[Row] = rows! {

@@ -49,14 +49,16 @@ const HEADS_OF_BLOCKS: &[Key] = keys! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_norm.weight"   [Embd]    Optional Always <- "input_layernorm";
-    "ffn_norm.weight"    [Embd]    Optional Always <- "post_attention_layernorm";
-    "attn_qkv.weight"    [Embd Qkv] Optional Always + Optional;
-    "attn_q.weight"      [Embd Q]  Optional Always + Optional <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"      [Embd K]  Optional Always + Optional <- "self_attn.k_proj" : ROPE_K;
-    "attn_v.weight"      [Embd V]  Optional Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight" []        Optional Always + Optional <- "self_attn.o_proj | self_attn.linear_attn";
-    "ffn_gate.weight"    [Embd Ff] Optional Always + Optional <- "mlp.gate_proj";
-    "ffn_up.weight"      [Embd Ff] Optional Always + Optional <- "mlp.up_proj";
-    "ffn_down.weight"    [Ff Embd] Optional Always + Optional <- "mlp.down_proj";
+    "attn_norm.weight"   [Embd]      Required    HasKeys <- "input_layernorm";
+    "attn_norm.weight"   [Embd]      Required    Linear <- "input_layernorm";
+    "ffn_norm.weight"    [Embd]      Required    HasFf <- "post_attention_layernorm";
+    "attn_qkv.weight"    [Embd Qkv]  Optional    HasKeys + Optional;
+    "attn_q.weight"      [Embd Q]    UnlessFused HasKeys + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd K]    UnlessFused HasKeys + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"      [Embd V]    UnlessFused HasKeys + Optional <- "self_attn.v_proj";
+    "attn_output.weight" [Q Embd]    Required    HasKeys + Optional <- "self_attn.o_proj";
+    "attn_output.weight" [Embd Embd] Required    Linear + Optional <- "self_attn.linear_attn";
+    "ffn_gate.weight"    [Embd Ff]   Required    HasFf + Optional <- "mlp.gate_proj";
+    "ffn_up.weight"      [Embd Ff]   Required    HasFf + Optional <- "mlp.up_proj";
+    "ffn_down.weight"    [Ff Embd]   Required    HasFf + Optional <- "mlp.down_proj";
 };

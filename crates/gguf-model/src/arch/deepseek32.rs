@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek32"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS, &[keys::EXPERT_GATING_FUNC]],
     outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT_ATTENTION, INDEXER_OF_ALL, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV32ForCausalLM"],
         keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, NEXT_TOKENS_KEYS, KEYS],
@@ -22,6 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const GLM: Architecture = Architecture {
     names: &["glm-dsa"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS],
+    block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["GlmMoeDsaForCausalLM"],
         keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, NEXT_TOKENS_KEYS, KEYS, GLM_KEYS],
@@ -67,4 +68,20 @@ pub(super) const INDEXER: &[Row] = rows! {
     "indexer.attn_k.weight"   [Embd IndexerKey]   Optional Always <- "self_attn.indexer.wk";
     "indexer.k_norm.weight"   [IndexerKey]        Optional Always + Optional <- "self_attn.indexer.k_norm";
     "indexer.proj.weight"     [Embd IndexerHeads] Optional Always <- "self_attn.indexer.weights_proj";
+};
+
+/// The indexer, in the blocks that have one of their own; the others use that of an earlier block.
+pub(super) const OWN_INDEXER: &[Row] = rows! {
+    "indexer.attn_q_b.weight" [QLora IndexerQ]    Required OwnIndexer <- "self_attn.indexer.wq_b";
+    "indexer.attn_k.weight"   [Embd IndexerKey]   Required OwnIndexer <- "self_attn.indexer.wk";
+    "indexer.k_norm.weight"   [IndexerKey]        Required OwnIndexer + Required <- "self_attn.indexer.k_norm";
+    "indexer.proj.weight"     [Embd IndexerHeads] Required OwnIndexer <- "self_attn.indexer.weights_proj";
+};
+
+/// The indexer of all blocks.
+const INDEXER_OF_ALL: &[Row] = rows! {
+    "indexer.attn_q_b.weight" [QLora IndexerQ]    Required Always <- "self_attn.indexer.wq_b";
+    "indexer.attn_k.weight"   [Embd IndexerKey]   Required Always <- "self_attn.indexer.wk";
+    "indexer.k_norm.weight"   [IndexerKey]        Required Always + Required <- "self_attn.indexer.k_norm";
+    "indexer.proj.weight"     [Embd IndexerHeads] Required Always <- "self_attn.indexer.weights_proj";
 };

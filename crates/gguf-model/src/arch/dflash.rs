@@ -198,15 +198,15 @@ const MUSE_KEYS: &[Key] = keys! {
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab] Optional Always <- "embed_tokens";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
-    "output.weight"               []           Optional Always <- "lm_head";
-    "fc.weight"                   []           Required Always <- "fc | main_proj";
+    "output.weight"               [Embd Any]   Optional Always <- "lm_head";
+    "fc.weight"                   [LayersEmbd Embd] Required Always <- "fc | main_proj";
     "fc.scale"                    [One]        Optional Always;
     "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm | main_norm";
     "d2t"                         []           Optional Always;
-    "markov_w1.weight"            []           Optional Always <- "markov_head.markov_w1";
+    "markov_w1.weight"            [Any Vocab]  Optional Always <- "markov_head.markov_w1";
     "markov_w2.weight"            []           Optional Always <- "markov_head.markov_w2";
     "markov_w2.scale"             [One]        Optional Always;
-    "conf_proj.weight"            []           Optional Always + Optional <- "confidence_head.proj";
+    "conf_proj.weight"            [Any One]    Optional Always + Optional <- "confidence_head.proj";
     "selector_predecessor.weight" []           Optional Always <- "candidate_selector.predecessor_codebook";
     "selector_successor.weight"   []           Optional Always <- "candidate_selector.successor_codebook";
     "selector_hidden.weight"      []           Optional Always <- "candidate_selector.hidden_projection";

@@ -4,7 +4,7 @@
 //! Rules: `load_arch_tensors` in `src/models/dots3note.cpp` of llama.cpp, `Dots3NoteModel` in `conversion/dots3.py`.
 
 use super::deepseek2::{LATENT_FIELDS, LATENT_KEYS};
-use super::deepseek32::INDEXER;
+use super::deepseek32::OWN_INDEXER;
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -34,7 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, BLOCK, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration", "Dots3NoteTextForCausalLM"],
         skip: &[
@@ -45,6 +45,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("audio_encoder.*", ""),
         ],
         separates_next_tokens: true,
+        keeps_main_blocks: true,
         appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
         refuse: &[
             ("(use_dsa|true) != true", "attention without an indexer (use_dsa is not true)"),
@@ -88,15 +89,15 @@ const KEYS: &[Key] = keys! {
 const BLOCK: &[Row] = rows! {
     "attn_q_a.weight"       [Embd QLora]  Required Always <- "self_attn.q_a_proj";
     "attn_q_a_norm.weight"  [QLora]       Required Always <- "self_attn.q_a_layernorm", Map::ScaleBy("q_rescale");
-    "attn_q_b.weight"       []            Required Always <- "self_attn.q_b_proj";
-    "attn_kv_a_mqa.weight"  []            Required Always <- "self_attn.kv_a_proj_with_mqa";
-    "attn_kv_a_norm.weight" []            Required Windowed <- "self_attn.kv_a_layernorm", Map::ScaleBy("swa_kv_rescale");
+    "attn_q_b.weight"       [QLora LayerMlaQ] Required Always <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight"  [Embd LayerKvLoraRot] Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" [LayerKvLora] Required Windowed <- "self_attn.kv_a_layernorm", Map::ScaleBy("swa_kv_rescale");
     "attn_kv_a_norm.weight" [KvLora]      Required Whole <- "self_attn.kv_a_layernorm", Map::ScaleBy("kv_rescale");
-    "attn_k_b.weight"       []            Required Windowed <- "self_attn.kv_b_proj" : "(h s[:swa.nope]) e -> h e s";
+    "attn_k_b.weight"       [LayerMlaNope LayerKvLora Heads] Required Windowed <- "self_attn.kv_b_proj" : "(h s[:swa.nope]) e -> h e s";
     "attn_k_b.weight"       [MlaNope KvLora Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
-    "attn_v_b.weight"       []            Required Windowed <- "self_attn.kv_b_proj" : "(h s[swa.nope:]) e -> h s e";
+    "attn_v_b.weight"       [LayerKvLora LayerMlaHeadV Heads] Required Windowed <- "self_attn.kv_b_proj" : "(h s[swa.nope:]) e -> h s e";
     "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_k_norm.weight"    []            Required Always <- "self_attn.k_layernorm";
+    "attn_k_norm.weight"    [Rot]         Required Always <- "self_attn.k_layernorm";
     "attn_gate.weight"      [Embd Heads]  Required Always <- "self_attn.g_proj";
-    "attn_output.weight"    []            Required Always <- "self_attn.o_proj";
+    "attn_output.weight"    [LayerMlaV Embd] Required Always <- "self_attn.o_proj";
 };

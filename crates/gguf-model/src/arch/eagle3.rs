@@ -24,6 +24,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const EAGLE3: Checkpoint = Checkpoint {
+    refuse: &[(
+        "config.eagle_aux_hidden_state_layer_ids and len(config.eagle_aux_hidden_state_layer_ids) != 3",
+        "a number of eagle_aux_hidden_state_layer_ids other than 3",
+    )],
     is_draft: true,
     rename: &[("midlayer.", "layers.0.")],
     skip: &[("t2d", "")],
@@ -46,11 +50,11 @@ const EARLY: &[Key] = keys! {
 
 const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"      [HalfRot] Optional Always;
-    "token_embd.weight"      []        Optional Always <- "embed_tokens";
-    "fc.weight"              []        Required Always <- "fc";
-    "enc.output_norm.weight" []        Optional Always <- "input_norm";
+    "token_embd.weight"      [Embd Any] Optional Always <- "embed_tokens";
+    "fc.weight"              [TargetEmbd Embd] Required Always <- "fc";
+    "enc.output_norm.weight" [TargetEmbd] Optional Always <- "input_norm";
     "output_norm.weight"     [Embd]    Required Always <- "norm";
-    "output.weight"          []        Optional Always <- "lm_head";
+    "output.weight"          [Embd Any] Optional Always <- "lm_head";
     "d2t"                    []        Optional Always;
 };
 

@@ -26,6 +26,16 @@ pub(super) const EMBEDDING: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Gemma3TextModel"],
         keys: &[GENERIC, KEYS, EMBEDDING_KEYS, POOLING],
+        refuse: &[
+            (
+                "(dense_2.in_features ?? hidden_size) != hidden_size",
+                "a first dense module whose in_features is not hidden_size",
+            ),
+            (
+                "(dense_3.out_features ?? hidden_size) != hidden_size",
+                "a last dense module whose out_features is not hidden_size",
+            ),
+        ],
         dense_modules: true,
         ..GEMMA3
     }],
@@ -73,8 +83,8 @@ const OUTSIDE: &[Row] = rows! {
 
 /// Layers after the pooling.
 const DENSE: &[Row] = rows! {
-    "dense_2.weight"             []           Optional Always <- "dense_2";
-    "dense_3.weight"             []           Optional Always <- "dense_3";
+    "dense_2.weight"             [Embd Dense2Out] Optional Always <- "dense_2";
+    "dense_3.weight"             [Dense3In Embd] Optional Always <- "dense_3";
 };
 
 const BLOCK: &[Row] = rows! {

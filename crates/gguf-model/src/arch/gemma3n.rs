@@ -34,11 +34,11 @@ const ALL_TOKENS: Map = Map::PadRowsTo("vocab_size|262400");
 
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab]     Required Always <- "embed_tokens", ALL_TOKENS;
-    "per_layer_token_embd.weight" []               Required Always <- "embed_tokens_per_layer", ALL_TOKENS;
+    "per_layer_token_embd.weight" [AltupAll Vocab] Required Always <- "embed_tokens_per_layer", ALL_TOKENS;
     "altup_proj.weight"           [Embd Embd Three] Required Always <- "altup_projections.{Three}";
     "altup_unembd_proj.weight"    [Embd Embd Three] Required Always <- "altup_unembed_projections.{Three}";
-    "per_layer_model_proj.weight" []               Required Always <- "per_layer_model_projection";
-    "per_layer_proj_norm.weight"  []               Required Always <- "per_layer_projection_norm";
+    "per_layer_model_proj.weight" [Embd AltupAll]  Required Always <- "per_layer_model_projection";
+    "per_layer_proj_norm.weight"  [AltupEmbd]      Required Always <- "per_layer_projection_norm";
     "output_norm.weight"          [Embd]           Required Always <- "norm";
     "output.weight"               [Embd Vocab]     Optional Always <- "lm_head";
 };
@@ -48,15 +48,15 @@ const BLOCK: &[Row] = rows! {
     "post_attention_norm.weight"  [Embd]           Required Always <- "post_attention_layernorm";
     "ffn_norm.weight"             [Embd]           Required Always <- "pre_feedforward_layernorm";
     "post_ffw_norm.weight"        [Embd]           Required Always <- "post_feedforward_layernorm";
-    "inp_gate.weight"             []               Required Always <- "per_layer_input_gate";
-    "proj.weight"                 []               Required Always <- "per_layer_projection";
+    "inp_gate.weight"             [Embd AltupEmbd] Required Always <- "per_layer_input_gate";
+    "proj.weight"                 [AltupEmbd Embd] Required Always <- "per_layer_projection";
     "post_norm.weight"            [Embd]           Required Always <- "post_per_layer_input_norm";
-    "altup_correct_coef.weight"   []               Required Always <- "altup.correction_coefs";
+    "altup_correct_coef.weight"   [Four Four]      Required Always <- "altup.correction_coefs";
     "altup_correct_scale.weight"  [Embd]           Required Always <- "altup.correct_output_scale";
-    "altup_predict_coef.weight"   []               Required Always <- "altup.prediction_coefs";
-    "altup_router.weight"         []               Required Always <- "altup.modality_router";
+    "altup_predict_coef.weight"   [Four Sixteen]   Required Always <- "altup.prediction_coefs";
+    "altup_router.weight"         [Embd Four]      Required Always <- "altup.modality_router";
     "altup_router_norm.weight"    [Embd]           Required Always <- "altup.router_norm";
-    "laurel_l.weight"             []               Required Always <- "laurel.linear_left";
-    "laurel_r.weight"             []               Required Always <- "laurel.linear_right";
+    "laurel_l.weight"             [Embd Laurel]    Required Always <- "laurel.linear_left";
+    "laurel_r.weight"             [Laurel Embd]    Required Always <- "laurel.linear_right";
     "laurel_post_norm.weight"     [Embd]           Required Always <- "laurel.post_laurel_norm";
 };

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[OUTSIDE],
-    block: &[BLOCK, EXPERTS_BESIDE],
+    block: &[BLOCK, KEYS_AND_VALUES, EXPERTS_BESIDE],
     checkpoints: &[
         Checkpoint { classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"], ..GEMMA4 },
         Checkpoint {
@@ -49,6 +49,7 @@ pub(super) const ASSISTANT: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
         skip: &[("*masked_embedding*", "")],
+        refuse: &[("backbone_hidden_size == hidden_size", "a target (backbone_hidden_size) of the same hidden_size")],
         keys: &[GENERIC, super::gemma3::KEYS, KEYS, BACKBONE],
         ..GEMMA4
     }],
@@ -61,13 +62,13 @@ const BACKBONE: &[Key] = keys! {
 };
 
 const OUTSIDE_OF_ASSISTANT: &[Row] = rows! {
-    "rope_freqs.weight"            []           Optional Always;
+    "rope_freqs.weight"            [HalfHead]           Optional Always;
     "token_embd.weight"            [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
     "masked_embd_centroids.weight" []           Optional Always;
     "masked_embd_ordering"         []           Optional Always;
     "output_norm.weight"           [Embd]       Required Always <- "norm";
-    "nextn.pre_projection.weight"  []           Required Always <- "pre_projection";
-    "nextn.post_projection.weight" []           Required Always <- "post_projection";
+    "nextn.pre_projection.weight"  [TwiceEmbdOut Embd] Required Always <- "pre_projection";
+    "nextn.post_projection.weight" [Embd EmbdOut] Required Always <- "post_projection";
 };
 
 const GEMMA4: Checkpoint = Checkpoint {
@@ -111,11 +112,11 @@ const KEYS: &[Key] = keys! {
 };
 
 const OUTSIDE: &[Row] = rows! {
-    "rope_freqs.weight"           []           Optional Always;
+    "rope_freqs.weight"           [HalfHead]           Optional Always;
     "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
-    "per_layer_token_embd.weight" []           Optional Always <- "embed_tokens_per_layer";
-    "per_layer_model_proj.weight" []           Optional Always <- "per_layer_model_projection";
-    "per_layer_proj_norm.weight"  []           Optional Always <- "per_layer_projection_norm";
+    "per_layer_token_embd.weight" [PerLayers Vocab] Optional Always <- "embed_tokens_per_layer";
+    "per_layer_model_proj.weight" [Embd PerLayers] Optional Always <- "per_layer_model_projection";
+    "per_layer_proj_norm.weight"  [PerLayer]   Optional Always <- "per_layer_projection_norm";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
     "output.weight"               [Embd Vocab] Optional Always <- "lm_head";
 };
@@ -123,12 +124,9 @@ const OUTSIDE: &[Row] = rows! {
 /// The length of heads depends on the block.
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"            [Embd]       Required Always <- "input_layernorm";
-    "attn_q.weight"               []           Required Always <- "self_attn.q_proj";
-    "attn_k.weight"               []           Optional Always <- "self_attn.k_proj";
-    "attn_v.weight"               []           Optional Always <- "self_attn.v_proj";
-    "attn_output.weight"          []           Required Always <- "self_attn.o_proj";
-    "attn_q_norm.weight"          []           Required Always <- "self_attn.q_norm";
-    "attn_k_norm.weight"          []           Optional Always <- "self_attn.k_norm";
+    "attn_q.weight"               [Embd LayerQ] Required Always <- "self_attn.q_proj";
+    "attn_output.weight"          [LayerQ Embd] Required Always <- "self_attn.o_proj";
+    "attn_q_norm.weight"          [LayerHead]  Required Always <- "self_attn.q_norm";
     "post_attention_norm.weight"  [Embd]       Required Always <- "post_attention_layernorm";
     "ffn_norm.weight"             [Embd]       Required Always <- "pre_feedforward_layernorm";
     "post_ffw_norm.weight"        [Embd]       Required Always <- "post_feedforward_layernorm";
@@ -136,19 +134,28 @@ const BLOCK: &[Row] = rows! {
     "ffn_up.weight"               [Embd Ff]    Required Always <- "mlp.up_proj";
     "ffn_down.weight"             [Ff Embd]    Required Always <- "mlp.down_proj";
     "layer_output_scale.weight"   [One]        Optional Always <- "layer_scalar";
-    "inp_gate.weight"             []           Optional Always <- "per_layer_input_gate";
-    "proj.weight"                 []           Optional Always <- "per_layer_projection";
+    "inp_gate.weight"             [Embd PerLayer] Optional Always <- "per_layer_input_gate";
+    "proj.weight"                 [PerLayer Embd] Optional Always <- "per_layer_projection";
     "post_norm.weight"            [Embd]       Optional Always <- "post_per_layer_input_norm";
+};
+
+/// Blocks at the end use the keys and values of earlier blocks.
+const KEYS_AND_VALUES: &[Row] = rows! {
+    "attn_k.weight"               [Embd LayerK] Required OwnKeys <- "self_attn.k_proj";
+    "attn_k.weight"               [Embd LayerK] Optional OthersKeys <- "self_attn.k_proj";
+    "attn_v.weight"               [Embd LayerK] Optional Always <- "self_attn.v_proj";
+    "attn_k_norm.weight"          [LayerHead] Required OwnKeys <- "self_attn.k_norm";
+    "attn_k_norm.weight"          [LayerHead] Optional OthersKeys <- "self_attn.k_norm";
 };
 
 const EXPERTS_BESIDE: &[Row] = rows! {
     "ffn_gate_inp.weight"         [Embd Experts] Optional Always <- "router.proj";
-    "ffn_gate_inp.scale"          []             Optional Always <- "router.scale";
-    "ffn_down_exps.scale"         []             Optional Always <- "router.per_expert_scale";
-    "ffn_gate_up_exps.weight"     []             Optional Always <- "experts.gate_up_proj";
-    "ffn_gate_exps.weight"        []             Optional Always;
-    "ffn_up_exps.weight"          []             Optional Always;
-    "ffn_down_exps.weight"        []             Optional Always <- "experts.down_proj";
+    "ffn_gate_inp.scale"          [Embd]         Optional Always <- "router.scale";
+    "ffn_down_exps.scale"         [Experts]      Optional Always <- "router.per_expert_scale";
+    "ffn_gate_up_exps.weight"     [Embd TwiceExpertFf Experts] Optional Always <- "experts.gate_up_proj";
+    "ffn_gate_exps.weight"        [Embd ExpertFf Experts] Optional Always;
+    "ffn_up_exps.weight"          [Embd ExpertFf Experts] Optional Always;
+    "ffn_down_exps.weight"        [ExpertFf Embd Experts] Optional Always <- "experts.down_proj";
     "pre_ffw_norm_2.weight"       [Embd]         Optional Always <- "pre_feedforward_layernorm_2";
     "post_ffw_norm_1.weight"      [Embd]         Optional Always <- "post_feedforward_layernorm_1";
     "post_ffw_norm_2.weight"      [Embd]         Optional Always <- "post_feedforward_layernorm_2";

@@ -46,6 +46,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
         separates_next_tokens: true,
+        keeps_main_blocks: true,
         skip: &[("lm_head.weight", "tie_word_embeddings")],
         refuse: &[
             ("not mla_use_nope or qk_rope_head_dim != 0", "rotated latent attention"),
@@ -111,10 +112,10 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight"    [MlaV Embd]       Required Attention <- "self_attn.o_proj";
     "indexer_compressor_gate.weight" [Embd IndexerKey] Optional Attention <- "self_attn.indexer.index_kpool_compress_gate";
     "indexer_compressor_ape.weight"  []       Optional Attention <- "self_attn.indexer.index_kpool_compress_ape";
-    "hc_attn_fn.weight"     []                Required Main <- "hc_attn_fn";
-    "hc_attn_base.weight"   []                Required Main <- "hc_attn_base";
+    "hc_attn_fn.weight"     [HyperEmbd HyperMix] Required Main <- "hc_attn_fn";
+    "hc_attn_base.weight"   [HyperMix]        Required Main <- "hc_attn_base";
     "hc_attn_scale.weight"  [Three]           Required Main <- "hc_attn_scale";
-    "hc_ffn_fn.weight"      []                Required Main <- "hc_ffn_fn";
-    "hc_ffn_base.weight"    []                Required Main <- "hc_ffn_base";
+    "hc_ffn_fn.weight"      [HyperEmbd HyperMix] Required Main <- "hc_ffn_fn";
+    "hc_ffn_base.weight"    [HyperMix]        Required Main <- "hc_ffn_base";
     "hc_ffn_scale.weight"   [Three]           Required Main <- "hc_ffn_scale";
 };

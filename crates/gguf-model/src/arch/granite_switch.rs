@@ -62,20 +62,20 @@ const QKV: &str = "(g two HalfHead) ... -> (g[:h+kv] HalfHead two) ... + (g[h+kv
 
 /// The adapters, preceded by an all-zero one.
 const ADAPTERS: &[Row] = rows! {
-    "attn_q.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
-    "attn_k.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
-    "attn_v.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.2" : PLAIN, Map::ZeroRows(1);
-    "attn_q.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.0" : QUERIES, Map::ZeroRows(1);
-    "attn_k.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.1" : KEYS_OF, Map::ZeroRows(1);
-    "attn_v.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.2" : PLAIN, Map::ZeroRows(1);
-    "attn_output.lora_a" []          Required Always <- "self_attn.o_proj.lora_A" : PLAIN, Map::ZeroRows(1);
-    "attn_output.lora_b" []          Required Always <- "self_attn.o_proj.lora_B" : PLAIN, Map::ZeroRows(1);
-    "ffn_gate.lora_a"    []          Required Always <- "shared_mlp.input_linear.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
-    "ffn_up.lora_a"      []          Required Always <- "shared_mlp.input_linear.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
-    "ffn_gate.lora_b"    []          Required Always <- "shared_mlp.input_linear.lora_B_slices.0" : PLAIN, Map::ZeroRows(1);
-    "ffn_up.lora_b"      []          Required Always <- "shared_mlp.input_linear.lora_B_slices.1" : PLAIN, Map::ZeroRows(1);
-    "ffn_down.lora_a"    []          Required Always <- "shared_mlp.output_linear.lora_A" : PLAIN, Map::ZeroRows(1);
-    "ffn_down.lora_b"    []          Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
+    "attn_q.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "attn_k.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "attn_v.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_q.lora_b"      [AdapterRank Q AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.0" : QUERIES, Map::ZeroRows(1);
+    "attn_k.lora_b"      [AdapterRank K AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.1" : KEYS_OF, Map::ZeroRows(1);
+    "attn_v.lora_b"      [AdapterRank K AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_a" [Q AdapterRank AdapterSlots] Required Always <- "self_attn.o_proj.lora_A" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_b" [AdapterRank Embd AdapterSlots] Required Always <- "self_attn.o_proj.lora_B" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_a"    [Embd AdapterRank AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_b"    [AdapterRank Ff AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_B_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_b"      [AdapterRank Ff AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_B_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_a"    [Ff AdapterRank AdapterSlots] Required Always <- "shared_mlp.output_linear.lora_A" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_b"    [AdapterRank Embd AdapterSlots] Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
 };
 
 /// Duplicates the first adapter as a placeholder for the all-zero one.

@@ -4,7 +4,7 @@
 //! that predict further tokens are omitted.
 
 use super::deepseek2::{LATENT_FIELDS, LATENT_KEYS};
-use super::deepseek32::INDEXER;
+use super::deepseek32::OWN_INDEXER;
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[UNTIED_EMBEDDINGS, OUTSIDE],
-    block: &[NORMS, LATENT_ATTENTION, INDEXER, BLOCK, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
+    block: &[NORMS, LATENT_ATTENTION, OWN_INDEXER, BLOCK, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
     checkpoints: &[
         Checkpoint {
             when: "enable_lm_head_fp32",
@@ -81,8 +81,8 @@ const KEYS: &[Key] = keys! {
 };
 
 const OUTSIDE: &[Row] = rows! {
-    "output_hc_fn.weight"    []           Required Always <- "hc_head.hc_head_fn";
-    "output_hc_base.weight"  []           Required Always <- "hc_head.hc_head_base";
+    "output_hc_fn.weight"    [HyperEmbd Hyper] Required Always <- "hc_head.hc_head_fn";
+    "output_hc_base.weight"  [Hyper]      Required Always <- "hc_head.hc_head_base";
     "output_hc_scale.weight" [One]        Required Always <- "hc_head.hc_head_scale";
     "rope_freqs.weight"      [HalfRot]    Optional Always;
 };
@@ -90,10 +90,10 @@ const OUTSIDE: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "attn_sinks.weight"      [Heads]      Required Always <- "self_attn.learnable_sink_param";
     "attn_gate.weight"       [Embd MlaV]  Required Always <- "self_attn.gate_proj";
-    "hc_attn_fn.weight"      []           Required Always <- "hc_attn_layer.hc_pre.hc_fn";
-    "hc_attn_base.weight"    []           Required Always <- "hc_attn_layer.hc_pre.hc_base";
-    "hc_attn_scale.weight"   []           Required Always <- "hc_attn_layer.hc_pre.hc_scale";
-    "hc_ffn_fn.weight"       []           Required Always <- "hc_mlp_layer.hc_pre.hc_fn";
-    "hc_ffn_base.weight"     []           Required Always <- "hc_mlp_layer.hc_pre.hc_base";
-    "hc_ffn_scale.weight"    []           Required Always <- "hc_mlp_layer.hc_pre.hc_scale";
+    "hc_attn_fn.weight"      [HyperEmbd TwiceHyper] Required Always <- "hc_attn_layer.hc_pre.hc_fn";
+    "hc_attn_base.weight"    [TwiceHyper] Required Always <- "hc_attn_layer.hc_pre.hc_base";
+    "hc_attn_scale.weight"   [Two]        Required Always <- "hc_attn_layer.hc_pre.hc_scale";
+    "hc_ffn_fn.weight"       [HyperEmbd TwiceHyper] Required Always <- "hc_mlp_layer.hc_pre.hc_fn";
+    "hc_ffn_base.weight"     [TwiceHyper] Required Always <- "hc_mlp_layer.hc_pre.hc_base";
+    "hc_ffn_scale.weight"    [Two]        Required Always <- "hc_mlp_layer.hc_pre.hc_scale";
 };

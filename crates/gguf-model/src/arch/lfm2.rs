@@ -113,7 +113,7 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"         [Embd Vocab]             Required Always <- "embed_tokens";
     "token_embd_norm.weight"    [Embd]                   Required Always <- "embedding_norm";
     "output.weight"             [Embd Vocab]             Optional Always <- "lm_head";
-    "dense_2.weight"            []                       Optional Always + Optional <- "dense_2 | lin";
+    "dense_2.weight"            [Embd EmbdOut]           Optional Always + Optional <- "dense_2 | lin";
 };
 
 const BLOCK: &[Row] = rows! {

@@ -18,6 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"],
         appended: &[("mtp.layers.{}.", "layers.{}.")],
         separates_next_tokens: true,
+        keeps_main_blocks: true,
         refuse: &[
             (
                 "swa_head_dim != head_dim or swa_v_head_dim != v_head_dim or swa_num_attention_heads != num_attention_heads",

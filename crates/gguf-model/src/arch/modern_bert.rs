@@ -30,7 +30,7 @@ const OUTSIDE: &[Row] = rows! {
     "output_norm.weight"     [Embd]          Required Always <- "final_norm";
     "cls.weight"             [Embd Embd]     Optional Always <- "head.dense | classifier";
     "cls.norm.weight"        [Embd]          Optional Always <- "head.norm";
-    "cls.output.weight"      []              Optional Always + Optional <- "classifier.out_proj";
+    "cls.output.weight"      [Embd Classes]  Optional Always + Optional <- "classifier.out_proj";
 };
 
 const BLOCK: &[Row] = rows! {

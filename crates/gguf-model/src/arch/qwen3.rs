@@ -70,7 +70,7 @@ const ANSWERING: &[(&str, &str, &str)] = &[
 ];
 
 const ANSWERS: &[Row] = rows! {
-    "cls.output.weight"  []           Optional Always <- "answers | tied_answers" : "t e -> t[rerank.yes] e + t[rerank.no] e";
+    "cls.output.weight"  [Embd Classes] Optional Always <- "answers | tied_answers" : "t e -> t[rerank.yes] e + t[rerank.no] e";
     "token_embd.weight"  [Embd Vocab] Optional Always <- "tied_answers";
 };
 

@@ -2,7 +2,8 @@
 //! (PosNet), then ConvNeXt blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/wavtokenizer-dec.cpp` of llama.cpp, `WavTokenizerDecModel` in
-//! `conversion/wavtokenizer.py`. PosNet always has the same six blocks, so their tensors are listed outside the numbered blocks.
+//! `conversion/wavtokenizer.py`. PosNet always has the same six blocks, so their tensors are listed outside the numbered blocks. The
+//! embeddings have the width of the features; `embedding_length` is the width of the output (`load_hparams`).
 
 use super::prelude::*;
 
@@ -29,6 +30,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         roots: &["backbone."],
         layers: &["convnext.{}."],
         skip: &[("*codebook.cluster_size", ""), ("*codebook.embed_avg", ""), ("*codebook.inited", "")],
+        refuse: &[
+            ("posnet.n_layer != 6", "a number of PosNet blocks (posnet.n_layer) other than 6"),
+            (
+                "posnet.n_embd != convnext.n_embd",
+                "different widths of PosNet (posnet.n_embd) and ConvNeXt (convnext.n_embd)",
+            ),
+            (
+                "max(posnet.n_layer, convnext.n_layer) > block_count",
+                "fewer blocks (n_layer) than PosNet or ConvNeXt has",
+            ),
+        ],
         precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"],
         keys: &[GENERIC, KEYS],
         vocab: Vocab::None,
@@ -50,43 +62,67 @@ const KEYS: &[Key] = keys! {
 };
 
 const OUTSIDE: &[Row] = rows! {
-    "token_embd.weight"      [Embd Vocab] Required Always <- "embedding";
-    "conv1d.weight"          []           Required Always + Required <- "embed";
-    "token_embd_norm.weight" []           Required Always + Required <- "norm";
-    "output_norm.weight"     []           Required Always + Required <- "final_layer_norm";
-    "output.weight"          []           Required Always + Required <- "head.out";
+    "token_embd.weight"      [Features Vocab]          Required Always <- "embedding";
+    "conv1d.weight"          [Seven Features PosNet]   Required Always <- "embed";
+    "conv1d.bias"            [One PosNet]              Required Always <- "embed.bias";
+    "token_embd_norm.weight" [PosNet]                  Required Always + Required <- "norm";
+    "output_norm.weight"     [ConvNext]                Required Always + Required <- "final_layer_norm";
+    "output.weight"          [ConvNext Embd]           Required Always + Required <- "head.out";
 };
 
 /// Two blocks of convolutions, one of attention, two of convolutions, and a norm.
 const POSNET: &[Row] = rows! {
-    "posnet.0.norm1.weight"       [] Required Always + Required <- "posnet.0.norm1";
-    "posnet.0.conv1.weight"       [] Required Always + Required <- "posnet.0.conv1";
-    "posnet.0.norm2.weight"       [] Required Always + Required <- "posnet.0.norm2";
-    "posnet.0.conv2.weight"       [] Required Always + Required <- "posnet.0.conv2";
-    "posnet.1.norm1.weight"       [] Required Always + Required <- "posnet.1.norm1";
-    "posnet.1.conv1.weight"       [] Required Always + Required <- "posnet.1.conv1";
-    "posnet.1.norm2.weight"       [] Required Always + Required <- "posnet.1.norm2";
-    "posnet.1.conv2.weight"       [] Required Always + Required <- "posnet.1.conv2";
-    "posnet.2.attn_norm.weight"   [] Required Always + Required <- "posnet.2.norm";
-    "posnet.2.attn_q.weight"      [] Required Always + Required <- "posnet.2.q";
-    "posnet.2.attn_k.weight"      [] Required Always + Required <- "posnet.2.k";
-    "posnet.2.attn_v.weight"      [] Required Always + Required <- "posnet.2.v";
-    "posnet.2.attn_output.weight" [] Required Always + Required <- "posnet.2.proj_out";
-    "posnet.3.norm1.weight"       [] Required Always + Required <- "posnet.3.norm1";
-    "posnet.3.conv1.weight"       [] Required Always + Required <- "posnet.3.conv1";
-    "posnet.3.norm2.weight"       [] Required Always + Required <- "posnet.3.norm2";
-    "posnet.3.conv2.weight"       [] Required Always + Required <- "posnet.3.conv2";
-    "posnet.4.norm1.weight"       [] Required Always + Required <- "posnet.4.norm1";
-    "posnet.4.conv1.weight"       [] Required Always + Required <- "posnet.4.conv1";
-    "posnet.4.norm2.weight"       [] Required Always + Required <- "posnet.4.norm2";
-    "posnet.4.conv2.weight"       [] Required Always + Required <- "posnet.4.conv2";
-    "posnet.5.attn_norm.weight"   [] Required Always + Required <- "posnet.5.norm";
+    "posnet.0.norm1.weight"       [One PosNet]           Required Always <- "posnet.0.norm1";
+    "posnet.0.norm1.bias"         [One PosNet]           Required Always <- "posnet.0.norm1.bias";
+    "posnet.0.conv1.weight"       [Three PosNet PosNet]  Required Always <- "posnet.0.conv1";
+    "posnet.0.conv1.bias"         [One PosNet]           Required Always <- "posnet.0.conv1.bias";
+    "posnet.0.norm2.weight"       [One PosNet]           Required Always <- "posnet.0.norm2";
+    "posnet.0.norm2.bias"         [One PosNet]           Required Always <- "posnet.0.norm2.bias";
+    "posnet.0.conv2.weight"       [Three PosNet PosNet]  Required Always <- "posnet.0.conv2";
+    "posnet.0.conv2.bias"         [One PosNet]           Required Always <- "posnet.0.conv2.bias";
+    "posnet.1.norm1.weight"       [One PosNet]           Required Always <- "posnet.1.norm1";
+    "posnet.1.norm1.bias"         [One PosNet]           Required Always <- "posnet.1.norm1.bias";
+    "posnet.1.conv1.weight"       [Three PosNet PosNet]  Required Always <- "posnet.1.conv1";
+    "posnet.1.conv1.bias"         [One PosNet]           Required Always <- "posnet.1.conv1.bias";
+    "posnet.1.norm2.weight"       [One PosNet]           Required Always <- "posnet.1.norm2";
+    "posnet.1.norm2.bias"         [One PosNet]           Required Always <- "posnet.1.norm2.bias";
+    "posnet.1.conv2.weight"       [Three PosNet PosNet]  Required Always <- "posnet.1.conv2";
+    "posnet.1.conv2.bias"         [One PosNet]           Required Always <- "posnet.1.conv2.bias";
+    "posnet.2.attn_norm.weight"   [One PosNet]           Required Always <- "posnet.2.norm";
+    "posnet.2.attn_norm.bias"     [One PosNet]           Required Always <- "posnet.2.norm.bias";
+    "posnet.2.attn_q.weight"      [One PosNet PosNet]    Required Always <- "posnet.2.q";
+    "posnet.2.attn_q.bias"        [One PosNet]           Required Always <- "posnet.2.q.bias";
+    "posnet.2.attn_k.weight"      [One PosNet PosNet]    Required Always <- "posnet.2.k";
+    "posnet.2.attn_k.bias"        [One PosNet]           Required Always <- "posnet.2.k.bias";
+    "posnet.2.attn_v.weight"      [One PosNet PosNet]    Required Always <- "posnet.2.v";
+    "posnet.2.attn_v.bias"        [One PosNet]           Required Always <- "posnet.2.v.bias";
+    "posnet.2.attn_output.weight" [One PosNet PosNet]    Required Always <- "posnet.2.proj_out";
+    "posnet.2.attn_output.bias"   [One PosNet]           Required Always <- "posnet.2.proj_out.bias";
+    "posnet.3.norm1.weight"       [One PosNet]           Required Always <- "posnet.3.norm1";
+    "posnet.3.norm1.bias"         [One PosNet]           Required Always <- "posnet.3.norm1.bias";
+    "posnet.3.conv1.weight"       [Three PosNet PosNet]  Required Always <- "posnet.3.conv1";
+    "posnet.3.conv1.bias"         [One PosNet]           Required Always <- "posnet.3.conv1.bias";
+    "posnet.3.norm2.weight"       [One PosNet]           Required Always <- "posnet.3.norm2";
+    "posnet.3.norm2.bias"         [One PosNet]           Required Always <- "posnet.3.norm2.bias";
+    "posnet.3.conv2.weight"       [Three PosNet PosNet]  Required Always <- "posnet.3.conv2";
+    "posnet.3.conv2.bias"         [One PosNet]           Required Always <- "posnet.3.conv2.bias";
+    "posnet.4.norm1.weight"       [One PosNet]           Required Always <- "posnet.4.norm1";
+    "posnet.4.norm1.bias"         [One PosNet]           Required Always <- "posnet.4.norm1.bias";
+    "posnet.4.conv1.weight"       [Three PosNet PosNet]  Required Always <- "posnet.4.conv1";
+    "posnet.4.conv1.bias"         [One PosNet]           Required Always <- "posnet.4.conv1.bias";
+    "posnet.4.norm2.weight"       [One PosNet]           Required Always <- "posnet.4.norm2";
+    "posnet.4.norm2.bias"         [One PosNet]           Required Always <- "posnet.4.norm2.bias";
+    "posnet.4.conv2.weight"       [Three PosNet PosNet]  Required Always <- "posnet.4.conv2";
+    "posnet.4.conv2.bias"         [One PosNet]           Required Always <- "posnet.4.conv2.bias";
+    "posnet.5.attn_norm.weight"   [One PosNet]           Required Always <- "posnet.5.norm";
+    "posnet.5.attn_norm.bias"     [One PosNet]           Required Always <- "posnet.5.norm.bias";
 };
 
 const CONVNEXT: &[Row] = rows! {
-    "convnext.{}.dw.weight"       [] Required Always + Required <- "dwconv";
-    "convnext.{}.norm.weight"     [] Required Always + Required <- "norm";
-    "convnext.{}.pw1.weight"      [] Required Always + Required <- "pwconv1";
-    "convnext.{}.pw2.weight"      [] Required Always + Required <- "pwconv2";
-    "convnext.{}.gamma.weight"    [] Required Always <- "gamma";
+    "convnext.{}.dw.weight"       [Seven One ConvNext]   Required Always <- "dwconv";
+    "convnext.{}.dw.bias"         [One ConvNext]         Required Always <- "dwconv.bias";
+    "convnext.{}.norm.weight"     [ConvNext]             Required Always + Required <- "norm";
+    "convnext.{}.pw1.weight"      [ConvNext Ff]          Required Always + Required <- "pwconv1";
+    "convnext.{}.pw2.weight"      [Ff ConvNext]          Required Always + Required <- "pwconv2";
+    "convnext.{}.gamma.weight"    [ConvNext]             Required Always <- "gamma";
 };

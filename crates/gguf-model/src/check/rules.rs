@@ -58,6 +58,10 @@ gguf_format::rules! {
     VALUE_EXPERTS "value.experts" Error
         "an expert_used_count from 1 to expert_count" "correct expert_count or expert_used_count"
         "llama-model.cpp, load_hparams: n_expert_used";
+    VALUE_EXPERT_GROUPS "value.expert_groups" Error
+        "groups of equal size, and a number of used groups below the number of groups"
+        "correct expert_group_count or expert_group_used_count"
+        "llama-model.cpp, load_hparams: n_expert_groups, n_group_used";
 
     // Tensors.
     TENSOR_MISSING "tensor.missing" Error
@@ -69,7 +73,7 @@ gguf_format::rules! {
     TENSOR_BLOCK_MISSING "tensor.block.missing" Error
         "tensors in every block" "the conversion was not finished or tensors were removed; convert again"
         "src/models, load_arch_tensors";
-    TENSOR_UNEXPECTED "tensor.unexpected" Warning
+    TENSOR_UNEXPECTED "tensor.unexpected" Error
         "only tensors that the architecture has" "remove the tensor; llama.cpp rejects the model with it"
         "llama-model-loader.cpp, done_getting_tensors: wrong number of tensors";
     TENSOR_UNKNOWN "tensor.unknown" Note
@@ -118,9 +122,9 @@ gguf_format::rules! {
     TOKENIZER_EMPTY "tokenizer.empty" Error
         "at least one token" "convert again"
         "llama-vocab.cpp, load";
-    TOKENIZER_DUPLICATE "tokenizer.duplicate" Warning
-        "each token once" "only one of them can ever be found"
-        "llama-vocab.cpp, load: token_to_id";
+    TOKENIZER_DUPLICATE "tokenizer.duplicate" Error
+        "each token once" "make the tokens distinct; llama.cpp stops with an assertion"
+        "llama-vocab.cpp, load: id_to_token.size() == token_to_id.size()";
     TOKENIZER_UTF8 "tokenizer.utf8" Note
         "tokens in UTF-8" "gguf-py and many other programs reject them"
         "gguf.md, tokenizer.ggml.tokens";

@@ -1,12 +1,12 @@
 //! The rules for tensors: names, blocks, shapes, and required tensors.
 
-use gguf_format::check::{At, Report};
+use gguf_format::check::{At, Report, Severity};
 use gguf_format::{Dims, TensorInfoRef};
 
 use super::rules::*;
 use super::tensor_names::{Parts, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, Need, Stack, Tensor};
+use crate::arch::{self, Architecture, Dim, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
@@ -26,7 +26,9 @@ struct Seen {
 }
 
 fn network(model: &Model<'_>, report: &mut Report) {
-    let family = arch::of(model.arch).map(Family::new);
+    // Keys with errors are reported once, not with every tensor. llama.cpp does not read architectures that only the specification has.
+    let is_exact = report.count(Severity::Error) == 0 && !gguf_format::keys::SPEC_ARCHITECTURES.contains(&model.arch);
+    let family = arch::of(model.arch).map(|architecture| Family::new(architecture, is_exact));
     let n = Stack::ALL.into_iter().filter_map(|stack| model.hparams.blocks_of(stack)).max().unwrap_or(0);
     let n = usize::try_from(n).unwrap_or(0);
     let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: Default::default() };
@@ -64,6 +66,8 @@ fn network(model: &Model<'_>, report: &mut Report) {
 
 /// The tensors of an architecture.
 struct Family {
+    /// Whether a dimension that no key sets is 0, as in llama.cpp.
+    is_exact: bool,
     outside: Vec<Tensor>,
     block: Vec<Tensor>,
 }
@@ -114,9 +118,25 @@ fn in_family(
     if let Some(marks) = marks {
         *marks |= 1 << i;
     }
-    if !tensor.fits(t.dims, h, block) {
+    let fits = if family.is_exact { tensor.fits_exactly(t.dims, h, block) } else { tensor.fits(t.dims, h, block) };
+    if !fits {
+        let unset: Vec<&str> = tensor
+            .shape()
+            .iter()
+            .filter(|dim| **dim != Dim::Any && dim.of(h, block).is_none())
+            .map(|dim| dim.keys())
+            .collect();
         let expected = tensor.expected(h, block);
-        report.add_with(&TENSOR_SHAPE, t, format_args!("the shape is {}", shape(t.dims)), expected, TENSOR_SHAPE.hint);
+        let found = shape(t.dims);
+        match unset.is_empty() {
+            true => {
+                report.add_with(&TENSOR_SHAPE, t, format_args!("the shape is {found}"), expected, TENSOR_SHAPE.hint)
+            }
+            false => {
+                let message = format_args!("the shape is {found}, and no key sets {}", unset.join(", "));
+                report.add_with(&TENSOR_SHAPE, t, message, expected, TENSOR_SHAPE.hint);
+            }
+        }
     }
 }
 
@@ -216,8 +236,8 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report)
 }
 
 impl Family {
-    fn new(architecture: &Architecture) -> Family {
-        Family { outside: architecture.outside().collect(), block: architecture.block().collect() }
+    fn new(architecture: &Architecture, is_exact: bool) -> Family {
+        Family { is_exact, outside: architecture.outside().collect(), block: architecture.block().collect() }
     }
 }
 

@@ -51,7 +51,7 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
             report.add(&TOKENIZER_UTF8, kv, format_args!("token {i} is not UTF-8: {}", shown(token)));
         }
     }
-    // llama.cpp gives empty tokens a unique name, so they may repeat.
+    // llama.cpp gives empty tokens a unique name, so they may repeat (`llama_vocab::impl::load`).
     repeats(strings().zip(0..).filter(|(token, _)| !token.as_bytes().is_empty()), |r| {
         let text = shown(r.text);
         report.add(&TOKENIZER_DUPLICATE, kv, format_args!("token {} duplicates token {}: {text}", r.again, r.first));

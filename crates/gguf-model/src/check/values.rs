@@ -25,6 +25,7 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
         heads(model, report);
         rope(model, report);
         experts(model, report);
+        expert_groups(model, report);
         lengths(model, report);
     }
     choices(model, report);
@@ -249,6 +250,25 @@ fn experts(model: &Model<'_>, report: &mut Report) {
     let Some(value) = model.value(keys::EXPERT_USED_COUNT).and_then(crate::summary::Span::of) else { return };
     if value.max > experts || (experts > 0 && value.max == 0) {
         report.add(&VALUE_EXPERTS, kv, format_args!("{} of {experts} experts are used", value.max));
+    }
+}
+
+/// Checks the groups of experts.
+fn expert_groups(model: &Model<'_>, report: &mut Report) {
+    let Some(kv) = model.kv(keys::EXPERT_GROUP_COUNT) else { return };
+    let Ok(groups) = kv.value.get::<u64>() else { return };
+    let experts = model.hparams.experts;
+    let is_divided = match experts {
+        0 => groups == 0,
+        n => groups < n && n.checked_rem(groups).unwrap_or(0) == 0,
+    };
+    if !is_divided {
+        report.add(&VALUE_EXPERT_GROUPS, kv, format_args!("{groups} groups of {experts} experts"));
+        return;
+    }
+    let used = model.get::<u64>(keys::EXPERT_GROUP_USED_COUNT).unwrap_or(0);
+    if groups > 1 && !(1..groups).contains(&used) {
+        report.add(&VALUE_EXPERT_GROUPS, kv, format_args!("{used} of {groups} groups are used"));
     }
 }
 

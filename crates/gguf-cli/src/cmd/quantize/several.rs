@@ -47,14 +47,15 @@ struct JsonReportOf<'a> {
     report: JsonReport<'a>,
 }
 
-/// Prints the plan of each output, and a list of all outputs with their sizes.
-pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
+/// Prints the plan of each output, and a list of all outputs with their sizes. `options` are those of the run.
+pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outcome {
     // A dry run may have no output path.
     let is_named = outputs.iter().all(|output| !output.out.as_os_str().is_empty());
-    let rooms = match is_named {
-        true => gguf_pipeline::rooms(&outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect::<Vec<_>>()),
+    let named: Vec<(&Plan, &Path)> = match is_named {
+        true => outputs.iter().map(|output| (&output.plan, output.out.as_path())).collect(),
         false => Vec::new(),
     };
+    let rooms = gguf_pipeline::rooms(&named);
     if ui.schema.is_some() {
         let plan = |output: &Written| {
             let plan = json_plan(&output.plan, &output.target);
@@ -65,7 +66,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
         };
         let disks = rooms.iter().map(JsonDisk::from).collect();
         json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(plan).collect(), disks })?;
-        return Ok(preflight::judge_rooms(ui, &rooms));
+        return Ok(preflight::judge_rooms(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
     }
     let mut columns = vec![
         Column::left("FILE TYPE").styled(Style::Cyan),
@@ -89,7 +90,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
         }
     }
     table.print(ui, 0)?;
-    preflight::print_rooms(ui, &rooms)
+    Ok(preflight::print_rooms(ui, &rooms)?.max(preflight::judge_outputs(ui, &named, options)))
 }
 
 /// Writes several outputs from one read, and prints a summary.
