@@ -115,6 +115,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
                 // The power in double precision, rounded, almost always equals the correctly rounded single-precision power.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
+                Map::Softplus => values.iter_mut().for_each(|v| *v = softplus(*v)),
                 Map::ScalePart { period, from, to, factor } => {
                     for (v, place) in values.iter_mut().zip(place..) {
                         let place = place.checked_rem(period)?;
@@ -147,6 +148,12 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
         if halves { float::encode_f16(values, mapped) } else { float::encode_f32(values, mapped) }
     }
     Some(())
+}
+
+/// [`Map::Softplus`] in double precision, rounded.
+fn softplus(x: f32) -> f32 {
+    const LINEAR_FROM: f32 = 20.0;
+    if x > LINEAR_FROM { x } else { f64::from(x).exp().ln_1p() as f32 }
 }
 
 /// [`Map::RoundToThree`], in the steps of the reference, which divides by the reciprocal (`BitnetModel.weight_quant` in

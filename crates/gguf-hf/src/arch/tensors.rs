@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
@@ -31,9 +31,11 @@ pub(super) fn add(
     let encoded = head.encode().unwrap_or_default();
     let keys = Gguf::parse(&encoded).ok();
     let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
-    let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+    let of = |prefix: &str| Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+    let sound = if checkpoint.takes.is_empty() { prefix } else { SOUND_SIZES };
+    let sizes = Sizes { own: of(prefix), sound: of(sound) };
 
-    let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
+    let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.nextn);
     let next_tokens = NextTokens::of(&plan.fields);
     let mut renames = Vec::new();
     for (old, new, condition) in checkpoint.rename_if {
@@ -83,11 +85,12 @@ pub(super) fn add(
             continue;
         }
         // Of several possible output tensors, those that exist in the block are used.
-        let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
+        let counts =
+            |found: &Match| found.tensor.row.when.holds(sizes.of(found.tensor.row), found.key.block.unwrap_or(0));
         if matches.iter().any(counts) {
             matches.retain(counts);
         }
-        let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
+        let count = |found: &Match| sizes.n_blocks_of(found.tensor.row, n_blocks);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
         if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
             plan.skip(&source.name, LEFT_OUT);
@@ -137,8 +140,8 @@ pub(super) fn add(
     order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
     for (_, key, slot) in order {
         let name = key.output_name(&slot.tensor);
-        let (shape, mut op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
-        let halvings = key.block.unwrap_or(0).checked_div(hparams.rescale_every.unwrap_or(0)).unwrap_or(0);
+        let (shape, mut op) = slot.bind(key, &name, sources, sizes.of(slot.tensor.row), &plan.fields)?;
+        let halvings = key.block.unwrap_or(0).checked_div(sizes.own.rescale_every.unwrap_or(0)).unwrap_or(0);
         if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
             op = halved(op, halvings, &shape);
         }
@@ -157,9 +160,47 @@ pub(super) fn add(
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
     let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
     if is_whole {
-        missing(architecture, checkpoint, root, &slots, &hparams, first_block..plan.fields.n_blocks)
+        missing(architecture, checkpoint, root, &slots, &sizes, first_block..plan.fields.n_blocks)
     } else {
         Ok(())
+    }
+}
+
+/// The prefix of an audio encoder's keys of sizes.
+const SOUND_SIZES: &str = "clip.audio";
+
+/// The hyperparameters that dimensions of rows refer to.
+struct Sizes<'g> {
+    own: Hparams<'g>,
+    /// Those of the audio encoder, which may be in one file with an image encoder.
+    sound: Hparams<'g>,
+}
+
+impl<'g> Sizes<'g> {
+    /// The hyperparameters for a row.
+    fn of(&self, row: &Row) -> &Hparams<'g> {
+        if row.is_of_sound() { &self.sound } else { &self.own }
+    }
+
+    /// The number of blocks in the run of blocks of a row; `n` if no key contains it.
+    fn n_blocks_of(&self, row: &Row, n: u64) -> u64 {
+        let h = self.of(row);
+        match row.stack() {
+            Stack::Decoder => h.decoder_blocks.unwrap_or(n),
+            Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
+            Stack::Vision | Stack::DeepStack | Stack::Audio => h.blocks.unwrap_or(n),
+            Stack::Only | Stack::Encoder => n,
+        }
+    }
+}
+
+/// The position of a run of blocks in [`Checkpoint::layers`], if the list has `n` entries; `None` for any.
+fn place_of(stack: Stack, n: usize) -> Option<usize> {
+    match stack {
+        Stack::Only => None,
+        Stack::Encoder | Stack::ConvNext | Stack::Vision => Some(0),
+        Stack::Decoder | Stack::DeepStack => Some(1),
+        Stack::Audio => Some(n.saturating_sub(1)),
     }
 }
 
@@ -250,6 +291,9 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
 fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
     source.split(" + ").flat_map(|source| source.split(PRODUCT))
 }
+
+/// The placeholder of a number that a tensor's name has in the checkpoint and in the output.
+const KEPT: &str = "n";
 
 /// The separator of multiplied tensor names.
 const PRODUCT: &str = " * ";
@@ -346,13 +390,12 @@ impl Rows {
         for (number_of_row, row) in self.rows.iter().enumerate() {
             let (block, rest) = match (row.is_outside, in_block) {
                 (true, _) => (None, name),
-                (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
-                    (Stack::Only, _)
-                    | (Stack::Encoder | Stack::ConvNext | Stack::Vision | Stack::Audio, 0)
-                    | (Stack::Decoder | Stack::DeepStack, 1) => (Some(block), rest),
-                    _ => continue,
-                },
-                (false, None) => continue,
+                (false, Some((place, block, rest)))
+                    if place_of(row.tensor.row.stack(), self.layers.len()).is_none_or(|own| own == place) =>
+                {
+                    (Some(block), rest)
+                }
+                (false, _) => continue,
             };
             for (alternative, parts) in row.alternatives.iter().enumerate() {
                 for (part, template) in parts.iter().enumerate() {
@@ -362,9 +405,11 @@ impl Rows {
                         ".bias" if row.tensor.row.bias.is_some() => true,
                         _ => continue,
                     };
-                    let key = SlotKey { row: number_of_row, block, is_bias };
+                    let is_kept = template.stack.is_some_and(|(unit, _)| unit == KEPT);
+                    let (kept, number) = if is_kept { (Some(number), 0) } else { (None, number) };
+                    let key = SlotKey { row: number_of_row, block, kept, is_bias };
                     let tensor = Tensor { is_bias, ..row.tensor };
-                    let stack = template.stack.map(|_| *template);
+                    let stack = template.stack.filter(|_| !is_kept).map(|_| *template);
                     found.push(Match { key, tensor, alternative, n_parts: parts.len(), part, number, stack });
                 }
             }
@@ -373,17 +418,22 @@ impl Rows {
     }
 }
 
-/// The key of an output tensor: the index of its row among the rows used for conversion, and its block.
+/// The key of an output tensor: the index of its row among the rows used for conversion, its block, and the number in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SlotKey {
     row: usize,
     block: Option<u64>,
+    kept: Option<u64>,
     is_bias: bool,
 }
 
 impl SlotKey {
     fn output_name(&self, tensor: &Tensor) -> String {
-        tensor.name_in(self.block)
+        let name = tensor.name_in(self.block);
+        match self.kept {
+            Some(number) => name.replace("{n}", &number.to_string()),
+            None => name,
+        }
     }
 }
 
@@ -752,22 +802,13 @@ fn axis_of(name: &str) -> Option<Dim> {
     }
 }
 
-/// The number of blocks in a run of blocks; `n` if no key contains it.
-fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
-    match stack {
-        Stack::Decoder => h.decoder_blocks.unwrap_or(n),
-        Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
-        Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => n,
-    }
-}
-
 /// The first tensor in these blocks that the architecture requires and the checkpoint lacks. `root` is the name prefix in the checkpoint.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
     root: &str,
     slots: &BTreeMap<SlotKey, Slot>,
-    h: &Hparams<'_>,
+    sizes: &Sizes<'_>,
     blocks: Range<u64>,
 ) -> Result<(), PlanError> {
     let n_blocks = blocks.end;
@@ -778,8 +819,7 @@ fn missing(
             // If conversion makes no separate queries, they are in one matrix with keys and values.
             let fused = tensor.row.fused();
             let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
-            let stack = tensor.row.stack();
-            if block.is_some_and(|block| block >= n_blocks_of(stack, h, n_blocks)) {
+            if block.is_some_and(|block| block >= sizes.n_blocks_of(tensor.row, n_blocks)) {
                 continue;
             }
             let due = match tensor.need() {
@@ -787,7 +827,7 @@ fn missing(
                 Need::UnlessFused => !block.is_some_and(|block| made.contains(&format!("blk.{block}.{fused}"))),
                 _ => false,
             };
-            let counts = tensor.row.when.holds(h, block.unwrap_or(0));
+            let counts = tensor.row.when.holds(sizes.of(tensor.row), block.unwrap_or(0));
             let tensor = match whole.filter(|_| tensor.need() == Need::UnlessFused && !is_made(&tensor)) {
                 Some(whole) => whole,
                 None => tensor,
@@ -798,7 +838,7 @@ fn missing(
                     Template::new(operands(first).next().unwrap_or_default().trim());
                 let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
-                let place = usize::from(stack == Stack::Decoder);
+                let place = place_of(tensor.row.stack(), checkpoint.layers.len()).unwrap_or(0);
                 let prefix = block.map(|block| {
                     checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
@@ -811,6 +851,6 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks)).max(n_blocks_of(Stack::ConvNext, h, n_blocks));
+    let n = architecture.block().map(|tensor| sizes.n_blocks_of(tensor.row, n_blocks)).max().unwrap_or(0);
     (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

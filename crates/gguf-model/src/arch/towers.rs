@@ -5,10 +5,12 @@
 
 mod cogvlm;
 mod dots;
+mod gemma;
 mod hunyuan;
 mod internvl;
 mod kimi;
 mod llama4;
+mod omni;
 mod pixtral;
 mod qwen;
 mod siglip;
@@ -27,10 +29,17 @@ use super::prelude::*;
 pub const TOWERS: &[Architecture] = &[
     cogvlm::COGVLM,
     dots::DOTS_OCR,
+    gemma::GEMMA3N,
+    gemma::GEMMA4,
+    gemma::GEMMA4_IMAGES,
+    gemma::GEMMA4_UNIFIED,
     hunyuan::HUNYUANVL,
     internvl::INTERNVL,
     kimi::KIMIVL,
     llama4::LLAMA4,
+    omni::QWEN25_OMNI,
+    omni::QWEN3_ASR,
+    omni::QWEN3_OMNI,
     pixtral::LIGHTONOCR,
     pixtral::PIXTRAL,
     qwen::EXAONE45,
@@ -48,6 +57,7 @@ pub const TOWERS: &[Architecture] = &[
     siglip::YOUTUVL,
     whisper::AUDIO_FLAMINGO,
     whisper::GLM_ASR,
+    whisper::MERALION,
     whisper::QWEN2AUDIO,
     whisper::ULTRAVOX,
     whisper::VOXTRAL,
