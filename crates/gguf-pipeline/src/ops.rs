@@ -221,6 +221,13 @@ mod tests {
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
     }
 
+    #[test]
+    fn softplus_is_rounded_once_and_linear_for_large_values() {
+        for (x, expected) in [(0.0, 0.693_147_2), (25.0, 25.0), (-1.0, 0.313_261_7), (-110.0, 0.0), (20.0, 20.0)] {
+            assert_eq!(softplus(x), expected, "{x}");
+        }
+    }
+
     /// The expected bits are those of the same steps in PyTorch 2.11.
     #[test]
     fn values_are_rounded_to_three() {

@@ -2,10 +2,10 @@
 
 
 def rounded(function):
-    """The function in double precision, rounded once. Torch computes sines and exponentials of single precision with MKL, whose last bit is
-    not always the nearest and depends on the processor; GGUF files should not."""
-    def of(x, *rest):
-        return function(x.double(), *rest).float() if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else function(x, *rest)
+    """The function in double precision, rounded once. Torch's functions of single precision come from MKL where it is available, and their
+    results are not always the nearest number; see `docs/projectors.md`."""
+    def of(x):
+        return function(x.double()).float() if x.dtype == torch.float32 else function(x)
     return of
 
 

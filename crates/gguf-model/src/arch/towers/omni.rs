@@ -15,12 +15,16 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
     block: &[ATTENTION, QWEN25VL_BLOCK, whisper::BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen2_5OmniModel"],
-        when: "model_type in ['qwen2_5_omni', 'qwen2_5_vl']",
+        when: "model_type == 'qwen2_5_omni'",
         takes: TAKES,
         roots: ROOTS,
         layers: &["blocks.{}.", "layers.{}."],
         skip: &[("audio_bos_eos_token*", "")],
-        refuse: &[QWEN25VL_DISTANCES],
+        refuse: &[(
+            "not all([(i + 1) % (thinker_config.vision_config.fullatt_block_indexes[0] + 1) == 0 \
+             for i in (thinker_config.vision_config.fullatt_block_indexes or [])])",
+            OTHER_DISTANCES,
+        )],
         keys: &[PARTS, SIZES, HEAD, VISION, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN25_TYPE, QWEN25VL_KEYS],
         computed: POSITIONS,
         half: &["a.conv1d.*.weight"],

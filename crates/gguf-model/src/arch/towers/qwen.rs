@@ -31,7 +31,10 @@ pub(super) const QWEN25VL: Architecture = Architecture {
         takes: TAKES,
         roots: ROOTS,
         layers: LAYERS,
-        refuse: &[QWEN25VL_DISTANCES],
+        refuse: &[(
+            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in (vision_config.fullatt_block_indexes or [])])",
+            OTHER_DISTANCES,
+        )],
         keys: &[SIZES, HEAD, VISION, QWEN25VL_TYPE, QWEN25VL_KEYS],
         ..TOWER
     }],
@@ -112,12 +115,7 @@ pub(super) const GLM5V: Architecture = Architecture {
     }],
 };
 
-pub(super) const QWEN25VL_DISTANCES: (&str, &str) = (
-    "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in vision_config.fullatt_block_indexes])",
-    OTHER_DISTANCES,
-);
-
-const OTHER_DISTANCES: &str = "full attention at other distances than the first";
+pub(super) const OTHER_DISTANCES: &str = "full attention at other distances than the first";
 
 const TAKES: &[&str] = &["visual.*", "model.visual.*"];
 
