@@ -203,11 +203,11 @@ pub fn supported_towers() -> impl Iterator<Item = &'static Checkpoint> {
     arch::TOWERS.iter().flat_map(|arch| arch.checkpoints)
 }
 
-/// The projector type that a table of [`supported_towers`] writes.
-pub fn projector_type(checkpoint: &Checkpoint) -> &'static str {
-    let mut keys = checkpoint.keys.iter().copied().flatten();
-    let row = keys.find(|row| row.key == "clip.projector_type");
-    row.map_or("", |row| row.formula.trim_matches('\''))
+/// The projector types that a table of [`supported_towers`] writes: one, or one for images and one for sound, separated by a comma.
+pub fn projector_type(checkpoint: &Checkpoint) -> String {
+    let keys = checkpoint.keys.iter().copied().flatten();
+    let types = keys.filter(|row| row.key.ends_with("projector_type")).map(|row| row.formula.trim_matches('\''));
+    types.collect::<Vec<_>>().join(", ")
 }
 
 /// All supported architectures, with their checkpoint classes.

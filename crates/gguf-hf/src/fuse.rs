@@ -148,7 +148,7 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
         _ => Vec::new(),
     };
     let first_maps = parts.first().map(of_op).unwrap_or_default();
-    let is_alike = |map: &Map| matches!(map, Map::Add(_) | Map::Scale(_) | Map::NegExp);
+    let is_alike = |map: &Map| matches!(map, Map::Add(_) | Map::Scale(_) | Map::NegExp | Map::Softplus);
     let are_alike = first_maps.iter().all(is_alike) && parts.iter().all(|part| of_op(part) == first_maps);
     for part in parts {
         let wrong = |problem: &str| PlanError::Unfusable {

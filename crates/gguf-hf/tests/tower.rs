@@ -178,6 +178,118 @@ fn grids_and_patches_of_wrong_sizes_are_refused() {
     }
 }
 
+const BOTH: &str = r#"{"architectures": ["Qwen3OmniMoeForConditionalGeneration"], "model_type": "unheard", "thinker_config": {
+    "text_config": {"hidden_size": 6}, "vision_config": {"hidden_size": 4, "intermediate_size": 8, "depth": 1, "num_heads": 2,
+    "patch_size": 2, "num_position_embeddings": 4, "deepstack_visual_indexes": [0]},
+    "audio_config": {"d_model": 6, "encoder_ffn_dim": 10, "encoder_layers": 2, "encoder_attention_heads": 2, "num_mel_bins": 8}}}"#;
+
+/// The tensors of Qwen3-Omni's encoders: one block for images, two for sound.
+fn tensors_of_both() -> Vec<(String, Vec<u64>)> {
+    let mut list = vec![
+        ("thinker.visual.patch_embed.proj.weight".to_owned(), vec![4, 3, 2, 2, 2]),
+        ("thinker.visual.pos_embed.weight".to_owned(), vec![4, 4]),
+        ("thinker.audio_tower.conv_out.weight".to_owned(), vec![6, 4]),
+    ];
+    let mut add = |name: &str, shape: &[u64]| {
+        list.push((format!("thinker.{name}.weight"), shape.to_vec()));
+        list.push((format!("thinker.{name}.bias"), shape[..1].to_vec()));
+    };
+    for (name, shape) in [
+        ("norm1", &[4][..]),
+        ("norm2", &[4]),
+        ("attn.qkv", &[12, 4]),
+        ("attn.proj", &[4, 4]),
+        ("mlp.linear_fc1", &[8, 4]),
+        ("mlp.linear_fc2", &[4, 8]),
+    ] {
+        add(&format!("visual.blocks.0.{name}"), shape);
+    }
+    for (merger, norm) in [("merger", 4), ("merger_list.0", 16)] {
+        add(&format!("visual.{merger}.ln_q"), &[norm]);
+        add(&format!("visual.{merger}.mlp.0"), &[16, 16]);
+        add(&format!("visual.{merger}.mlp.2"), &[6, 16]);
+    }
+    for block in 0..2 {
+        for (name, shape) in [
+            ("fc1", &[10, 6][..]),
+            ("fc2", &[6, 10]),
+            ("final_layer_norm", &[6]),
+            ("self_attn_layer_norm", &[6]),
+            ("self_attn.q_proj", &[6, 6]),
+            ("self_attn.k_proj", &[6, 6]),
+            ("self_attn.v_proj", &[6, 6]),
+            ("self_attn.out_proj", &[6, 6]),
+        ] {
+            add(&format!("audio_tower.layers.{block}.{name}"), shape);
+        }
+    }
+    for (name, shape) in [("conv2d1", &[2, 1, 3, 3][..]), ("conv2d2", &[2, 2, 3, 3]), ("conv2d3", &[2, 2, 3, 3])] {
+        add(&format!("audio_tower.{name}"), shape);
+    }
+    for (name, shape) in [("ln_post", &[6][..]), ("proj1", &[6, 6]), ("proj2", &[6, 6])] {
+        add(&format!("audio_tower.{name}"), shape);
+    }
+    list
+}
+
+#[test]
+fn two_encoders_have_their_own_sizes() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), BOTH, &tensors_of_both());
+    let conversion = plan(dir.path(), &options()).unwrap();
+    let found: Vec<String> = conversion.plan.tensors().iter().map(|t| format!("{} {:?}", t.shown(), t.shape)).collect();
+    for expected in [
+        "a.position_embd.weight [6, 1500]",
+        "a.blk.1.ffn_up.weight [6, 10]",
+        "a.conv2d.3.bias [1, 1, 2]",
+        "v.blk.0.ffn_up.weight [4, 8]",
+        "v.deepstack.0.norm.weight [16]",
+        "mm.a.mlp.2.weight [6, 6]",
+    ] {
+        assert!(found.iter().any(|tensor| tensor == expected), "{expected}: {found:?}");
+    }
+    // A tensor has two sources; the positions of sound have none.
+    assert_eq!(found.len(), tensors_of_both().len() + 2);
+    let without =
+        |part: &str| tensors_of_both().into_iter().filter(|(name, _)| !name.contains(part)).collect::<Vec<_>>();
+    let with = |name: &str| [tensors_of_both(), vec![(name.to_owned(), vec![6])]].concat();
+    let cases = [
+        (
+            without("audio_tower.layers.1.fc1"),
+            BOTH.to_owned(),
+            "layers.1.fc1.weight\", which becomes a.blk.1.ffn_up.weight, is missing",
+        ),
+        (
+            without("visual.blocks.0.norm1"),
+            BOTH.to_owned(),
+            "blocks.0.norm1.weight\", which becomes v.blk.0.ln1.weight",
+        ),
+        (
+            with("thinker.visual.blocks.1.norm1.weight"),
+            BOTH.to_owned(),
+            "\"thinker.visual.blocks.1.norm1.weight\" has no place",
+        ),
+        (
+            with("thinker.audio_tower.layers.2.fc1.bias"),
+            BOTH.to_owned(),
+            "\"thinker.audio_tower.layers.2.fc1.bias\" has no place",
+        ),
+        (
+            tensors_of_both(),
+            BOTH.replace("\"encoder_ffn_dim\": 10", "\"encoder_ffn_dim\": 11"),
+            "expected 11 (feed_forward_length)",
+        ),
+        (tensors_of_both(), BOTH.replace("\"d_model\": 6", "\"d_model\": 7"), "an even number from 4 to 16384"),
+        (tensors_of_both(), BOTH.replace("audio_config", "other"), "audio_config"),
+    ];
+    for (tensors, config, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &config, &tensors);
+        let error = plan(dir.path(), &options()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
 /// Adds a weight and a bias with the same number of rows for each name.
 fn add_linear(list: &mut Vec<(String, Vec<u64>)>, prefix: &str, names: &[(&str, &[u64])]) {
     for (name, shape) in names {
@@ -310,4 +422,39 @@ fn batch_norms_are_folded() {
         let error = plan(dir.path(), &options()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected: {expected}");
     }
+}
+
+#[test]
+fn a_name_keeps_its_second_number() {
+    let config = r#"{"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "unheard", "text_config": {"hidden_size": 6},
+        "vision_config": {"hidden_size": 4}, "audio_config": {"hidden_size": 4, "conf_num_hidden_layers": 0,
+        "conf_num_attention_heads": 2, "input_feat_size": 8}}"#;
+    let tower = "model.vision_tower.timm_model";
+    let mut tensors =
+        vec![("model.audio_tower.subsample_conv_projection.input_proj_linear.weight".to_owned(), vec![4, 4])];
+    for (name, shape) in [
+        ("conv_stem.conv", &[4, 3, 3, 3][..]),
+        ("conv_stem.bn", &[4]),
+        ("msfa.ffn.pw_exp.conv", &[8, 4, 1, 1]),
+        ("msfa.ffn.pw_exp.bn", &[8]),
+        ("msfa.ffn.pw_proj.conv", &[4, 8, 1, 1]),
+        ("msfa.ffn.pw_proj.bn", &[4]),
+        ("msfa.norm", &[4]),
+        ("blocks.2.0.norm", &[4]),
+        ("blocks.2.10.norm", &[4]),
+    ] {
+        tensors.push((format!("{tower}.{name}.weight"), shape.to_vec()));
+    }
+    tensors.push(("model.embed_vision.embedding_projection.weight".to_owned(), vec![6, 4]));
+    tensors.push(("model.embed_vision.soft_embedding_norm.weight".to_owned(), vec![4]));
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), config, &tensors);
+    let names: Vec<_> = plan(dir.path(), &options()).unwrap().plan.tensors().iter().map(|t| t.shown()).collect();
+    assert!(names.iter().any(|name| name == "v.blk.2.0.norm.weight"), "{names:?}");
+    assert!(names.iter().any(|name| name == "v.blk.2.10.norm.weight"), "{names:?}");
+    tensors.push((format!("{tower}.blocks.2.01.norm.weight"), vec![4]));
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), config, &tensors);
+    let error = plan(dir.path(), &options()).unwrap_err().to_string();
+    assert!(error.contains("blocks.2.01.norm.weight\" has no place"), "{error}");
 }

@@ -639,6 +639,8 @@ pub enum Map {
     Scale(f32),
     /// The negated exponential, -exp(x).
     NegExp,
+    /// ln(1 + exp(x)), and x above 20 (`torch.nn.functional.softplus`).
+    Softplus,
     /// Multiplies the values whose index in the output, modulo `period`, lies in `from..to`.
     ScalePart {
         /// The period, in values.
@@ -707,7 +709,8 @@ pub struct Row {
     /// `{h}` of a head, `{kv}` of a key-value head: these tensors are stacked along a new outermost dimension. `a + b`
     /// concatenates tensors along their outermost dimension; so does `{+n}`, which stands for the numbers of `n`
     /// parts. `a * b` multiplies tensors element-wise in single precision and yields a vector. `a, b` lists the operands
-    /// of a function of several tensors ([`Map::BatchNorm`]).
+    /// of a function of several tensors ([`Map::BatchNorm`]). `{n}` stands for a number that the name of the output has,
+    /// too, in place of its own `{n}`; such a row is optional.
     pub source: &'static str,
     /// The permutation of elements; empty for none. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
@@ -868,6 +871,9 @@ pub enum Computed {
     Values(&'static str, &'static str),
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, if the configuration has them.
     LongRopeFactors,
+    /// A matrix with this name, and the sines and cosines of 1500 positions; a formula gives the length of its rows
+    /// (`Qwen25AudioModel.generate_extra_tensors`).
+    Sinusoids(&'static str, &'static str),
 }
 
 /// Classes of checkpoints that are converted to an architecture in the same way.
@@ -885,6 +891,7 @@ pub struct Checkpoint {
     /// The prefix of tensors in blocks, after the root; `{}` is the number of the block. In models with an encoder and
     /// a decoder, the prefix of the encoder, then that of the decoder. For encoders of images and sound with a second
     /// run of blocks, further prefixes are those of that run; the field `further_blocks` is the number of its blocks.
+    /// In files with encoders of images and of sound, the prefix for sound is the last one.
     pub layers: &'static [&'static str],
     /// Tensors to omit, each with a condition (empty: always). In names, `*` matches any characters. A pattern that
     /// begins with `^` matches the name in the checkpoint, including the root. If the formula yields a list, the
@@ -944,7 +951,8 @@ pub struct Checkpoint {
     /// The tensors of an encoder, by their names in the checkpoint; all others are omitted. `*` matches any
     /// characters. Empty for language models.
     pub takes: &'static [&'static str],
-    /// The prefix of hyperparameter keys, if it is not the name of the architecture.
+    /// The prefix of hyperparameter keys, if it is not the name of the architecture. Rows of an audio encoder
+    /// ([`Row::is_of_sound`]) have `clip.audio`.
     pub sizes: &'static str,
     /// Names whose number is an index into a list: the prefix before the number, and the formula of the list. The list
     /// element replaces the number.
@@ -1155,6 +1163,12 @@ impl Row {
     /// The matrix whose presence makes a row with [`Need::UnlessFused`] optional.
     pub fn fused(&self) -> &'static str {
         if self.own_name().starts_with("ffn_") { FUSED_EXPERTS } else { FUSED }
+    }
+
+    /// Whether the tensor belongs to an audio encoder or its projector, which have their own keys of sizes
+    /// (`clip.audio`).
+    pub fn is_of_sound(&self) -> bool {
+        self.name.starts_with("a.") || self.name.starts_with("mm.a.")
     }
 
     fn place(&self) -> (Stack, &'static str) {

@@ -115,6 +115,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
                 // The power in double precision, rounded, almost always equals the correctly rounded single-precision power.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
+                Map::Softplus => values.iter_mut().for_each(|v| *v = softplus(*v)),
                 Map::ScalePart { period, from, to, factor } => {
                     for (v, place) in values.iter_mut().zip(place..) {
                         let place = place.checked_rem(period)?;
@@ -150,6 +151,12 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
         if halves { float::encode_f16(values, mapped) } else { float::encode_f32(values, mapped) }
     }
     Some(())
+}
+
+/// [`Map::Softplus`] in double precision, rounded.
+fn softplus(x: f32) -> f32 {
+    const LINEAR_FROM: f32 = 20.0;
+    if x > LINEAR_FROM { x } else { f64::from(x).exp().ln_1p() as f32 }
 }
 
 /// [`Map::RoundToThree`], in the steps of the reference, which divides by the reciprocal (`BitnetModel.weight_quant` in
@@ -262,6 +269,13 @@ mod tests {
         assert_eq!(apply(&[Map::ZeroBefore(6)], 4), Some(vec![0.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
         assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
+    }
+
+    #[test]
+    fn softplus_is_rounded_once_and_linear_for_large_values() {
+        for (x, expected) in [(0.0, 0.693_147_2), (25.0, 25.0), (-1.0, 0.313_261_7), (-110.0, 0.0), (20.0, 20.0)] {
+            assert_eq!(softplus(x), expected, "{x}");
+        }
     }
 
     /// The expected bits are those of the same steps in PyTorch 2.11.

@@ -707,14 +707,14 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
         }
     }
     table.print(ui, 0)?;
-    let mut towers: Vec<(&str, String)> = gguf_hf::arch::supported_towers()
+    let mut towers: Vec<(String, String)> = gguf_hf::arch::supported_towers()
         .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
         .collect();
     towers.sort_unstable();
     let mut table =
         Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
     for (projector, classes) in towers {
-        table.row([projector.to_owned(), classes]);
+        table.row([projector, classes]);
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;

@@ -43,6 +43,11 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
                     }
                 }
             }
+            Computed::Sinusoids(name, formula) => {
+                let values = sinusoids(row_len(&plan.fields, formula)?);
+                let shape = vec![values.len() as u64 / N_POSITIONS, N_POSITIONS];
+                plan.add((*name).to_owned(), shape, Op::Computed(values));
+            }
             _ => return Err(PlanError::Table { key: "computed", problem: format!("no rule for {computed:?}") }),
         }
     }
@@ -51,6 +56,31 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
 
 fn vector(plan: &mut ModelPlan, name: &str, values: Vec<f32>) {
     plan.add(name.to_owned(), vec![values.len() as u64], Op::Computed(values));
+}
+
+/// The number of positions that audio encoders compute.
+const N_POSITIONS: u64 = 1500;
+
+/// The row length of [`Computed::Sinusoids`].
+fn row_len(fields: &Fields, formula: &str) -> Result<u32, config::Error> {
+    let found = number(fields, formula)?.ok_or_else(|| config::Error::Missing(vec![formula.to_owned()]))?;
+    let is_valid = (4.0..=16384.0).contains(&found) && found % 2.0 == 0.0;
+    let wrong = || config::Error::invalid(formula, &serde_json::json!(found), "an even number from 4 to 16384");
+    if is_valid { Ok(found as u32) } else { Err(wrong()) }
+}
+
+/// For each position, the sines of its products with falling frequencies, then their cosines.
+///
+/// The frequencies and products are in single precision, as in the reference. Sines, cosines and powers are computed in double precision and
+/// rounded; those of torch, which come from MKL where it is available, are not always the nearest single-precision value.
+fn sinusoids(row_len: u32) -> Vec<f32> {
+    const LONGEST: f64 = 10000.0;
+    let half = row_len / 2;
+    let step = (-LONGEST.ln() / f64::from(half - 1)) as f32;
+    let frequencies: Vec<f32> = (0..half).map(|i| f64::from(step * i as f32).exp() as f32).collect();
+    let angles = |position: u64| frequencies.iter().map(move |frequency| f64::from(position as f32 * frequency));
+    let row = |position| angles(position).map(f64::sin).chain(angles(position).map(f64::cos)).map(|x| x as f32);
+    (0..N_POSITIONS).flat_map(row).collect()
 }
 
 /// The value of a formula.
@@ -143,4 +173,25 @@ fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let mut factors: Vec<f32> = (0..rotated).step_by(2).map(|i| factor_of(i) as f32).collect();
     factors.resize(factors.len().max(head as usize / 2), 1.0);
     Ok(factors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_sound() {
+        let values = sinusoids(4);
+        assert_eq!(values.len(), 4 * 1500);
+        assert_eq!(values[..4], [0.0, 0.0, 1.0, 1.0]);
+        // The second frequency is 1 / 10000, from a logarithm in single precision.
+        assert_eq!(values[4..8], [0.841_470_96, 9.999_999e-5, 0.540_302_3, 1.0]);
+        let fields = |n: u32| Fields { fields: [("d".to_owned(), n.into())].into_iter().collect(), n_blocks: 0 };
+        assert_eq!(row_len(&fields(4), "d"), Ok(4));
+        for n in [0, 2, 5, 16386] {
+            let error = row_len(&fields(n), "d").unwrap_err().to_string();
+            assert!(error.contains("an even number from 4 to 16384"), "{error}");
+        }
+        assert!(row_len(&fields(4), "other").is_err());
+    }
 }

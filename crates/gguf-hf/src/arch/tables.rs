@@ -71,7 +71,7 @@ fn towers_are_well_formed() {
         }
         for checkpoint in arch.checkpoints {
             let projector = super::projector_type(checkpoint);
-            assert!(!projector.is_empty() && projectors.insert(projector), "{projector}");
+            assert!(!projector.is_empty() && projectors.insert(projector.clone()), "{projector}");
             let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
             let conditions = checkpoint.refuse.iter().map(|(condition, _)| *condition).chain([checkpoint.when]);
             for formula in lists.chain(conditions).filter(|formula| !formula.is_empty()) {

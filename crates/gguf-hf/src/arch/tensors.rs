@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op, Resize, Sum};
 
@@ -30,9 +30,12 @@ pub(super) fn add(
     let encoded = head.encode().unwrap_or_default();
     let keys = Gguf::parse(&encoded).ok();
     let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
-    let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+    let of = |prefix: &str| Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+    let sound = if checkpoint.takes.is_empty() { prefix } else { SOUND_SIZES };
+    let n_further = plan.fields.fields.get("further_blocks").and_then(serde_json::Value::as_u64);
+    let sizes = Sizes { own: of(prefix), sound: of(sound), n_blocks: plan.fields.n_blocks, n_further };
 
-    let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
+    let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.nextn);
     let next_tokens = NextTokens::of(&plan.fields);
     let mut renames = Vec::new();
     for (old, new, condition) in checkpoint.rename_if {
@@ -43,9 +46,7 @@ pub(super) fn add(
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     let (mut first_of, mut ids) = (None, None);
-    let n_further = plan.fields.fields.get("further_blocks").and_then(serde_json::Value::as_u64);
-    let counts_of_blocks = BlockCounts { own: plan.fields.n_blocks, further: n_further };
-    let (n_blocks, mut unmapped) = (plan.fields.n_blocks, Vec::new());
+    let mut unmapped = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
@@ -84,11 +85,12 @@ pub(super) fn add(
             continue;
         }
         // Of several possible output tensors, those that exist in the block are used.
-        let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
+        let counts =
+            |found: &Match| found.tensor.row.when.holds(sizes.of(found.tensor.row), found.key.block.unwrap_or(0));
         if matches.iter().any(counts) {
             matches.retain(counts);
         }
-        let count = |found: &Match| counts_of_blocks.of(found.tensor.row.stack(), &hparams);
+        let count = |found: &Match| sizes.n_blocks_of(found.tensor.row);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
         if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
             plan.skip(&source.name, LEFT_OUT);
@@ -119,7 +121,11 @@ pub(super) fn add(
     }
 
     if !unmapped.is_empty() {
-        return Err(PlanError::Unmapped { tensors: unmapped, architecture: plan.architecture, n_blocks });
+        return Err(PlanError::Unmapped {
+            tensors: unmapped,
+            architecture: plan.architecture,
+            n_blocks: sizes.n_blocks,
+        });
     }
     let is_next = |key: &SlotKey| key.block.is_some_and(|block| block >= n_main);
     if next_tokens == NextTokens::Only && !slots.keys().any(is_next) {
@@ -142,8 +148,8 @@ pub(super) fn add(
     order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
     for (_, key, slot) in order {
         let name = key.output_name(&slot.tensor);
-        let (shape, mut op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
-        let halvings = key.block.unwrap_or(0).checked_div(hparams.rescale_every.unwrap_or(0)).unwrap_or(0);
+        let (shape, mut op) = slot.bind(key, &name, sources, sizes.of(slot.tensor.row), &plan.fields)?;
+        let halvings = key.block.unwrap_or(0).checked_div(sizes.own.rescale_every.unwrap_or(0)).unwrap_or(0);
         if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
             op = halved(op, halvings, &shape);
         }
@@ -162,9 +168,42 @@ pub(super) fn add(
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
     let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
     if is_whole {
-        missing(architecture, checkpoint, root, &slots, &hparams, first_block, counts_of_blocks)
+        missing(architecture, checkpoint, root, &slots, &sizes, first_block, rows.place_of_sound)
     } else {
         Ok(())
+    }
+}
+
+/// The prefix of an audio encoder's keys of sizes.
+const SOUND_SIZES: &str = "clip.audio";
+
+/// The hyperparameters that dimensions of rows refer to.
+struct Sizes<'g> {
+    own: Hparams<'g>,
+    /// Those of the audio encoder, which may be in one file with an image encoder.
+    sound: Hparams<'g>,
+    /// The number of blocks of the model.
+    n_blocks: u64,
+    /// The number of blocks in the second run of an encoder of images or sound, if it has one.
+    n_further: Option<u64>,
+}
+
+impl<'g> Sizes<'g> {
+    /// The hyperparameters for a row.
+    fn of(&self, row: &Row) -> &Hparams<'g> {
+        if row.is_of_sound() { &self.sound } else { &self.own }
+    }
+
+    /// The number of blocks in the run of blocks of a row.
+    fn n_blocks_of(&self, row: &Row) -> u64 {
+        let h = self.of(row);
+        match row.stack() {
+            Stack::Only | Stack::Encoder => self.n_blocks,
+            Stack::Decoder => h.decoder_blocks.unwrap_or(self.n_blocks),
+            Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
+            Stack::Vision | Stack::DeepStack | Stack::Audio => h.blocks.unwrap_or(self.n_blocks),
+            Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => self.n_further.unwrap_or(0),
+        }
     }
 }
 
@@ -259,6 +298,9 @@ fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
     source.split(" + ").flat_map(|source| source.split(PRODUCT)).flat_map(|source| source.split(", "))
 }
 
+/// The placeholder of a number that a tensor's name has in the checkpoint and in the output.
+const KEPT: &str = "n";
+
 /// The separator of multiplied tensor names.
 const PRODUCT: &str = " * ";
 
@@ -305,6 +347,8 @@ struct ParsedRow {
 struct Rows {
     rows: Vec<ParsedRow>,
     layers: &'static [&'static str],
+    /// The position in `layers` of the blocks of sound.
+    place_of_sound: usize,
 }
 
 /// A row that matches a tensor.
@@ -330,7 +374,18 @@ impl Rows {
         let outside = architecture.outside().map(parse(true));
         let rows = outside.chain(architecture.block().map(parse(false)));
         let is_made = |row: &ParsedRow| !row.tensor.row.source.is_empty() && !row.tensor.is_bias;
-        Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers }
+        let has_images = architecture.block().any(|tensor| tensor.row.stack() == Stack::Vision);
+        let place_of_sound = if has_images { checkpoint.layers.len().saturating_sub(1) } else { 0 };
+        Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers, place_of_sound }
+    }
+
+    /// Whether the prefix of a run of blocks is at this position in the checkpoint.
+    fn is_at(&self, stack: Stack, place: usize) -> bool {
+        match stack {
+            Stack::Only => true,
+            Stack::Audio => place == self.place_of_sound,
+            _ => stack.place() == place.min(1) && (place == 0 || place != self.place_of_sound),
+        }
     }
 
     /// The run of blocks that contains a tensor, the block's number and the rest of the tensor's name.
@@ -354,11 +409,8 @@ impl Rows {
         for (number_of_row, row) in self.rows.iter().enumerate() {
             let (block, rest) = match (row.is_outside, in_block) {
                 (true, _) => (None, name),
-                (false, Some((place, block, rest))) => match row.tensor.row.stack() {
-                    stack if stack == Stack::Only || stack.place() == place.min(1) => (Some(block), rest),
-                    _ => continue,
-                },
-                (false, None) => continue,
+                (false, Some((place, block, rest))) if self.is_at(row.tensor.row.stack(), place) => (Some(block), rest),
+                (false, _) => continue,
             };
             for (alternative, parts) in row.alternatives.iter().enumerate() {
                 for (part, template) in parts.iter().enumerate() {
@@ -368,9 +420,11 @@ impl Rows {
                         ".bias" if row.tensor.row.bias.is_some() => true,
                         _ => continue,
                     };
-                    let key = SlotKey { row: number_of_row, block, is_bias };
+                    let is_kept = template.stack.is_some_and(|(unit, _)| unit == KEPT);
+                    let (kept, number) = if is_kept { (Some(number), 0) } else { (None, number) };
+                    let key = SlotKey { row: number_of_row, block, kept, is_bias };
                     let tensor = Tensor { is_bias, ..row.tensor };
-                    let stack = template.stack.map(|_| *template);
+                    let stack = template.stack.filter(|_| !is_kept).map(|_| *template);
                     found.push(Match { key, tensor, alternative, n_parts: parts.len(), part, number, stack });
                 }
             }
@@ -379,17 +433,22 @@ impl Rows {
     }
 }
 
-/// The key of an output tensor: the index of its row among the rows used for conversion, and its block.
+/// The key of an output tensor: the index of its row among the rows used for conversion, its block, and the number in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SlotKey {
     row: usize,
     block: Option<u64>,
+    kept: Option<u64>,
     is_bias: bool,
 }
 
 impl SlotKey {
     fn output_name(&self, tensor: &Tensor) -> String {
-        tensor.name_in(self.block)
+        let name = tensor.name_in(self.block);
+        match self.kept {
+            Some(number) => name.replace("{n}", &number.to_string()),
+            None => name,
+        }
     }
 }
 
@@ -817,33 +876,6 @@ fn axis_of(name: &str) -> Option<Dim> {
     }
 }
 
-/// The numbers of blocks, unless a key contains them.
-#[derive(Debug, Clone, Copy)]
-struct BlockCounts {
-    /// The blocks of the model.
-    own: u64,
-    /// The blocks of the second run of an encoder of images or sound, if it has one.
-    further: Option<u64>,
-}
-
-impl BlockCounts {
-    /// The number of blocks in a run.
-    fn of(self, stack: Stack, h: &Hparams<'_>) -> u64 {
-        match stack {
-            Stack::Decoder => h.decoder_blocks.unwrap_or(self.own),
-            Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
-            Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => self.further.unwrap_or(0),
-            Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.own,
-        }
-    }
-
-    /// The greatest number of blocks of any run.
-    fn max(self, h: &Hparams<'_>) -> u64 {
-        let runs = [Stack::Only, Stack::Decoder, Stack::ConvNext].map(|stack| self.of(stack, h));
-        runs.into_iter().chain(self.further).max().unwrap_or(self.own)
-    }
-}
-
 /// The first tensor in the blocks from `first_block` on that the architecture requires and the checkpoint lacks. `root` is the name prefix
 /// in the checkpoint.
 fn missing(
@@ -851,9 +883,9 @@ fn missing(
     checkpoint: &Checkpoint,
     root: &str,
     slots: &BTreeMap<SlotKey, Slot>,
-    h: &Hparams<'_>,
+    sizes: &Sizes<'_>,
     first_block: u64,
-    counts: BlockCounts,
+    place_of_sound: usize,
 ) -> Result<(), PlanError> {
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
@@ -863,7 +895,7 @@ fn missing(
             let fused = tensor.row.fused();
             let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
             let stack = tensor.row.stack();
-            if block.is_some_and(|block| block >= counts.of(stack, h)) {
+            if block.is_some_and(|block| block >= sizes.n_blocks_of(tensor.row)) {
                 continue;
             }
             let due = match tensor.need() {
@@ -871,7 +903,7 @@ fn missing(
                 Need::UnlessFused => !block.is_some_and(|block| made.contains(&format!("blk.{block}.{fused}"))),
                 _ => false,
             };
-            let counts = tensor.row.when.holds(h, block.unwrap_or(0));
+            let counts = tensor.row.when.holds(sizes.of(tensor.row), block.unwrap_or(0));
             let tensor = match whole.filter(|_| tensor.need() == Need::UnlessFused && !is_made(&tensor)) {
                 Some(whole) => whole,
                 None => tensor,
@@ -882,8 +914,9 @@ fn missing(
                     Template::new(operands(first).next().unwrap_or_default().trim());
                 let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
+                let place = if stack == Stack::Audio { place_of_sound } else { stack.place() };
                 let prefix = block.map(|block| {
-                    checkpoint.layers.get(stack.place()).copied().unwrap_or_default().replace("{}", &block.to_string())
+                    checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
                 let root = if source == "lm_head" { "" } else { root };
                 let name = tensor.name_in(block);
@@ -894,5 +927,6 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    (first_block..counts.max(h)).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+    let n = architecture.block().map(|tensor| sizes.n_blocks_of(tensor.row)).max().unwrap_or(0);
+    (first_block..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

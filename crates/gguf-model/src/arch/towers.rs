@@ -6,6 +6,7 @@
 mod cogvlm;
 mod deepseek;
 mod dots;
+mod gemma;
 mod granite;
 mod hunyuan;
 mod internvl;
@@ -14,6 +15,7 @@ mod lfm2_audio;
 mod llama4;
 mod minimax;
 mod muse;
+mod omni;
 mod pixtral;
 mod qwen;
 mod radio;
@@ -37,6 +39,10 @@ pub const TOWERS: &[Architecture] = &[
     deepseek::DEEPSEEKOCR,
     deepseek::DEEPSEEKOCR2,
     dots::DOTS_OCR,
+    gemma::GEMMA3N,
+    gemma::GEMMA4,
+    gemma::GEMMA4_IMAGES,
+    gemma::GEMMA4_UNIFIED,
     granite::GRANITE4_VISION,
     granite::GRANITE_SPEECH,
     hunyuan::HUNYUANVL,
@@ -47,14 +53,17 @@ pub const TOWERS: &[Architecture] = &[
     llama4::LLAMA4,
     minimax::MINIMAXM3,
     muse::MUSE_GLIMMER,
+    omni::QWEN25_OMNI,
+    omni::QWEN3_ASR,
+    omni::QWEN3_OMNI,
     pixtral::LIGHTONOCR,
     pixtral::PIXTRAL,
     qwen::EXAONE45,
     qwen::GLM4V,
     qwen::GLM5V,
     qwen::LING3VL,
-    qwen::QWEN2VL,
     qwen::QWEN25VL,
+    qwen::QWEN2VL,
     qwen::QWEN3VL,
     radio::NEMOTRON_NANO,
     siglip::GEMMA3,
@@ -68,6 +77,7 @@ pub const TOWERS: &[Architecture] = &[
     step::STEP3VL,
     whisper::AUDIO_FLAMINGO,
     whisper::GLM_ASR,
+    whisper::MERALION,
     whisper::QWEN2AUDIO,
     whisper::ULTRAVOX,
     whisper::VOXTRAL,

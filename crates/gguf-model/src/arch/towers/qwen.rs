@@ -32,10 +32,10 @@ pub(super) const QWEN25VL: Architecture = Architecture {
         roots: ROOTS,
         layers: LAYERS,
         refuse: &[(
-            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in vision_config.fullatt_block_indexes])",
+            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in (vision_config.fullatt_block_indexes or [])])",
             OTHER_DISTANCES,
         )],
-        keys: &[SIZES, HEAD, VISION, QWEN25VL_KEYS],
+        keys: &[SIZES, HEAD, VISION, QWEN25VL_TYPE, QWEN25VL_KEYS],
         ..TOWER
     }],
 };
@@ -76,7 +76,7 @@ pub(super) const QWEN3VL: Architecture = Architecture {
         roots: ROOTS,
         layers: &["blocks.{}.", "deepstack_merger_list.{}."],
         renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
-        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, QWEN3VL_TYPE, QWEN3VL_KEYS, DEEPSTACK],
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, DEEPSTACK, QWEN3VL_TYPE, QWEN3VL_KEYS, DEEPSTACK_BLOCKS],
         ..TOWER
     }],
 };
@@ -137,7 +137,7 @@ pub(super) const GLM5V: Architecture = Architecture {
     }],
 };
 
-const OTHER_DISTANCES: &str = "full attention at other distances than the first";
+pub(super) const OTHER_DISTANCES: &str = "full attention at other distances than the first";
 
 const TAKES: &[&str] = &["visual.*", "model.visual.*"];
 
@@ -146,14 +146,14 @@ const ROOTS: &[&str] = &["model.visual.", "visual."];
 const LAYERS: &[&str] = &["blocks.{}."];
 
 /// In Qwen2-VL, `embed_dim` is the width of the encoder, and `hidden_size` the width of the language model.
-const SIZES: &[Key] = keys! {
+pub(super) const SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', vision_config.image_size|560)";
     let vision_config = "with(with(vision_config, 'num_attention_heads', vision_config.num_heads), 'num_hidden_layers', vision_config.depth)";
     let vision_config = "with(with(vision_config, 'intermediate_size', vision_config.hidden_size), 'hidden_size', vision_config.embed_dim) \
                          if vision_config.embed_dim != null else vision_config";
 };
 
-const QWEN3VL_SIZES: &[Key] = keys! {
+pub(super) const QWEN3VL_SIZES: &[Key] = keys! {
     let vision_config = "with(vision_config, 'image_size', vision_config.image_size|\
                          int((vision_config.num_position_embeddings|2304) ** 0.5 * (vision_config.patch_size|16)))";
 };
@@ -163,11 +163,19 @@ const QWEN2VL_KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "rms_norm_eps|1e-6";
 };
 
-const QWEN25VL_KEYS: &[Key] = keys! {
+const QWEN25VL_TYPE: &[Key] = keys! {
     "clip.projector_type" Str = "'qwen2.5vl_merger'";
+};
+
+pub(super) const QWEN25VL_KEYS: &[Key] = keys! {
     "clip.use_silu" Bool = "true";
     "clip.vision.n_wa_pattern" U32 = "vision_config.fullatt_block_indexes[0] + 1";
     "clip.vision.attention.layer_norm_epsilon" F32 = "rms_norm_eps|1e-6";
+};
+
+/// Which blocks have outputs.
+pub(super) const DEEPSTACK: &[Key] = keys! {
+    let is_deepstack = "[i in (vision_config.deepstack_visual_indexes ?? []) for i]";
 };
 
 const QWEN3VL_TYPE: &[Key] = keys! {
@@ -178,15 +186,15 @@ const LING3VL_TYPE: &[Key] = keys! {
     "clip.projector_type" Str = "'ling3vl'";
 };
 
-const QWEN3VL_KEYS: &[Key] = keys! {
+pub(super) const QWEN3VL_KEYS: &[Key] = keys! {
     "clip.use_gelu" Bool = "true";
     "clip.vision.spatial_merge_size" U32? = "vision_config.spatial_merge_size";
     "clip.vision.attention.layer_norm_epsilon" F32 = "text_config.rms_norm_eps|1e-6";
 };
 
 /// The blocks whose states are output, too.
-const DEEPSTACK: &[Key] = keys! {
-    "clip.vision.is_deepstack_layers" Bool = "[i in (vision_config.deepstack_visual_indexes ?? []) for i]";
+pub(super) const DEEPSTACK_BLOCKS: &[Key] = keys! {
+    "clip.vision.is_deepstack_layers" Bool = "is_deepstack";
 };
 
 const EXAONE45_KEYS: &[Key] = keys! {
@@ -223,19 +231,19 @@ const GLM4V_KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-5";
 };
 
-const FRAMES: &[Row] = rows! {
+pub(super) const FRAMES: &[Row] = rows! {
     "v.patch_embd.weight"   []     Required Always <- "patch_embed.proj" : "o c two[0] y z -> o c y z";
     "v.patch_embd.weight.1" []     Required Always <- "patch_embed.proj" : "o c two[1] y z -> o c y z";
     "v.patch_embd.bias"     [Embd] Optional Always <- "patch_embed.proj.bias";
 };
 
-const QWEN2VL_PROJECTOR: &[Row] = rows! {
+pub(super) const QWEN2VL_PROJECTOR: &[Row] = rows! {
     "v.post_ln.weight" [Embd] Required Always + Optional <- "merger.ln_q";
     "mm.0.weight"      []     Required Always + Required <- "merger.mlp.0";
     "mm.2.weight"      []     Required Always + Required <- "merger.mlp.2";
 };
 
-const QWEN3VL_PROJECTOR: &[Row] = rows! {
+pub(super) const QWEN3VL_PROJECTOR: &[Row] = rows! {
     "mm.0.weight"            []     Required Always + Required <- "merger.linear_fc1";
     "mm.2.weight"            []     Required Always + Required <- "merger.linear_fc2";
     "v.post_ln.weight"       [Embd] Required Always + Required <- "merger.norm";
@@ -276,7 +284,7 @@ const QWEN2VL_BLOCK: &[Row] = rows! {
     "v.blk.{}.ln2.weight"      [Embd] Required Always + Required <- "norm2";
 };
 
-const QWEN25VL_BLOCK: &[Row] = rows! {
+pub(super) const QWEN25VL_BLOCK: &[Row] = rows! {
     "v.blk.{}.ffn_gate.weight" [Embd Ff] Required Always + Required <- "mlp.gate_proj";
     "v.blk.{}.ffn_up.weight"   [Embd Ff] Required Always + Required <- "mlp.up_proj";
     "v.blk.{}.ffn_down.weight" [Ff Embd] Required Always + Required <- "mlp.down_proj";
@@ -284,7 +292,7 @@ const QWEN25VL_BLOCK: &[Row] = rows! {
     "v.blk.{}.ln2.weight"      [Embd]    Required Always <- "norm2";
 };
 
-const QWEN3VL_BLOCK: &[Row] = rows! {
+pub(super) const QWEN3VL_BLOCK: &[Row] = rows! {
     "v.blk.{}.attn_out.weight"       [Embd Embd] Required Always + Required <- "attn.proj";
     "v.blk.{}.attn_qkv.weight"       []          Required Always + Required <- "attn.qkv";
     "v.blk.{}.ffn_up.weight"         [Embd Ff]   Required Always + Required <- "mlp.linear_fc1";

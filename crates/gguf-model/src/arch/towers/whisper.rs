@@ -52,6 +52,21 @@ pub(super) const ULTRAVOX: Architecture = Architecture {
     }],
 };
 
+/// MERaLiON 2, whose projector is gated.
+pub(super) const MERALION: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[CONVOLUTIONS, OUTSIDE, MERALION_PROJECTOR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["MERaLiON2ForConditionalGeneration"],
+        takes: &["speech_encoder.*", "ln_speech.*", "speech_audio_adapter.*"],
+        roots: &["speech_encoder."],
+        keys: &[MERALION_FIELDS, HEAD, AUDIO, MERALION_KEYS, SOUND, MERALION_STACK],
+        ..CHECKPOINT
+    }],
+};
+
 pub(super) const GLM_ASR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
@@ -67,7 +82,7 @@ pub(super) const GLM_ASR: Architecture = Architecture {
     }],
 };
 
-const CHECKPOINT: Checkpoint = Checkpoint {
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     takes: &["audio_tower.*", "multi_modal_projector.*"],
     roots: &["audio_tower."],
     layers: &["layers.{}."],
@@ -88,7 +103,7 @@ pub(super) const AUDIO: &[Key] = keys! {
     "clip.audio.attention.head_count" U32 = "audio_config.num_attention_heads|audio_config.encoder_attention_heads";
 };
 
-const SOUND: &[Key] = keys! {
+pub(super) const SOUND: &[Key] = keys! {
     "clip.audio.num_mel_bins" U32 = "audio_config.num_mel_bins";
     "clip.audio.attention.layer_norm_epsilon" F32 = "audio_config.layer_norm_eps|1e-5";
 };
@@ -118,6 +133,18 @@ const ULTRAVOX_STACK: &[Key] = keys! {
     "clip.audio.projector.stack_factor" U32 = "stack_factor";
 };
 
+const MERALION_FIELDS: &[Key] = keys! {
+    let audio_config = "speech_config";
+};
+
+const MERALION_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'meralion'";
+};
+
+const MERALION_STACK: &[Key] = keys! {
+    "clip.audio.projector.stack_factor" U32 = "speech_mlp_scale_factor|15";
+};
+
 const GLM_ASR_FIELDS: &[Key] = keys! {
     let audio_config = "whisper_config|audio_config";
     let text_config = "lm_config|text_config";
@@ -131,7 +158,7 @@ const GLM_ASR_STACK: &[Key] = keys! {
     "clip.audio.projector.stack_factor" U32 = "merge_factor";
 };
 
-const CONVOLUTIONS: &[Row] = rows! {
+pub(super) const CONVOLUTIONS: &[Row] = rows! {
     "a.conv1d.1.weight"      []     Required Always <- "conv1";
     "a.conv1d.1.bias"        []     Required Always <- "conv1.bias" : "e -> e 1";
     "a.conv1d.2.weight"      []     Required Always <- "conv2";
@@ -164,16 +191,24 @@ const PROJECTOR_NORMS: &[Row] = rows! {
     "mm.a.norm_mid.weight" [] Required Always <- "multi_modal_projector.ln_mid";
 };
 
+const MERALION_PROJECTOR: &[Row] = rows! {
+    "mm.a.norm_pre.weight" [Embd] Required Always + Required <- "ln_speech";
+    "mm.a.mlp.0.weight"    []     Required Always + Required <- "speech_audio_adapter.mlp_adapter.0";
+    "mm.a.mlp.1.weight"    []     Required Always + Required <- "speech_audio_adapter.gate_proj";
+    "mm.a.mlp.2.weight"    []     Required Always + Required <- "speech_audio_adapter.pool_proj";
+    "mm.a.mlp.3.weight"    []     Required Always + Required <- "speech_audio_adapter.out_proj";
+};
+
 const TWO_LINEAR: &[Row] = rows! {
     "mm.a.mlp.1.weight" [] Required Always + Optional <- "multi_modal_projector.linear_1";
     "mm.a.mlp.2.weight" [] Required Always + Optional <- "multi_modal_projector.linear_2";
 };
 
-const BLOCK: &[Row] = rows! {
+pub(super) const BLOCK: &[Row] = rows! {
     "a.blk.{}.ffn_up.weight"   [Embd Ff]   Required Always + Required <- "fc1";
     "a.blk.{}.ffn_down.weight" [Ff Embd]   Required Always + Required <- "fc2";
     "a.blk.{}.ln2.weight"      [Embd]      Required Always + Required <- "final_layer_norm";
-    "a.blk.{}.attn_k.weight"   [Embd Embd] Required Always <- "self_attn.k_proj";
+    "a.blk.{}.attn_k.weight"   [Embd Embd] Required Always + Optional <- "self_attn.k_proj";
     "a.blk.{}.attn_out.weight" [Embd Embd] Required Always + Required <- "self_attn.out_proj";
     "a.blk.{}.attn_q.weight"   [Embd Embd] Required Always + Required <- "self_attn.q_proj";
     "a.blk.{}.attn_v.weight"   [Embd Embd] Required Always + Required <- "self_attn.v_proj";
