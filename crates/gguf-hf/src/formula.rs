@@ -422,7 +422,8 @@ impl Fields {
                 _ => return Err(wrong("an object")),
             },
             Function::Range => {
-                let n = x.as_u64().filter(|n| *n <= MAX_LIST as u64).ok_or_else(|| wrong("at most 65536"))?;
+                let n =
+                    x.as_u64().filter(|n| *n <= MAX_LIST as u64).ok_or_else(|| wrong("a number from 0 to 65536"))?;
                 Value::Array((0..n).map(Value::from).collect())
             }
             Function::Sorted => {

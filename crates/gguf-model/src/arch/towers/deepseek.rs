@@ -196,7 +196,7 @@ const QWEN2_BLOCK: &[Row] = rows! {
 // The patch embedding is a matrix over the pixels of a patch.
 const DEEPSEEK4V_OUTSIDE: &[Row] = rows! {
     "v.patch_embd.weight"    []     Required Always <- "patch_embed.proj"
-        : "o (three vision_config.patch_size x) -> o three vision_config.patch_size x";
+        : "o (three vision_config.patch_size b) -> o three vision_config.patch_size b";
     "v.patch_embd.bias"      [Embd] Optional Always <- "patch_embed.proj.bias";
     "v.post_ln.weight"       [Embd] Required Always + Optional <- "norm";
     "mm.1.weight"            []     Required Always + Required <- "aligner.w1";

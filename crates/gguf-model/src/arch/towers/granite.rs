@@ -80,7 +80,7 @@ const PROJECTORS: &[Key] = keys! {
     let n_text = "text_config.num_hidden_layers";
     let layerwise = "sorted(deepstack_layer_map ?? [])";
     let spatial = "spatial_target_layers ?? []";
-    let spatial_layer = "spatial_vision_layer|-1";
+    let spatial_layer = "spatial_vision_layer|(-1)";
     let spatial_layer = "spatial_layer + (block_count if spatial_layer < 0 else 0)";
     let layerwise = "[[layerwise[i][1] + (n_text if layerwise[i][1] < 0 else 0), i, \
                      layerwise[i][0] + (block_count if layerwise[i][0] < 0 else 0), -1] for i in range(len(layerwise))]";
