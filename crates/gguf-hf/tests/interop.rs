@@ -779,9 +779,9 @@ const REJECTED_CONFIGURATIONS: &[(&str, &str, &str, &str)] = &[
     // Widths and numbers of heads.
     ("qwen3-untied", "/num_attention_heads", "2", "num_attention_heads"),
     ("qwen3-untied", "/head_dim", "8", "head_dim of config.json"),
-    ("qwen3-untied", "/hidden_size", "32", "hidden_size of config.json"),
+    ("qwen3-untied", "/hidden_size", "64", "hidden_size of config.json"),
     ("qwen3-untied", "/intermediate_size", "100", "intermediate_size of config.json"),
-    ("qwen3-untied", "/num_hidden_layers", "1", "has no place in the architecture"),
+    ("qwen3-untied", "/num_hidden_layers", "1", "have no place in the architecture qwen3 with 1 blocks"),
     // Keys on which shapes depend, and which llama.cpp takes as 0 if they are missing.
     ("grok1", "/intermediate_size", "null", "no key sets expert_feed_forward_length or feed_forward_length"),
     ("bailingmoe3", "/intermediate_size", "null", "no key sets feed_forward_length"),
@@ -792,11 +792,11 @@ const REJECTED_CONFIGURATIONS: &[(&str, &str, &str, &str)] = &[
     ("bailingmoe2", "/topk_group", "0", "value.expert_groups"),
     ("bailingmoe2", "/topk_group", "2", "value.expert_groups"),
     // Blocks with a window of another width.
-    ("dots3-note", "/swa_qk_nope_head_dim", "16", "swa_qk_nope_head_dim"),
+    ("dots3-note", "/swa_qk_nope_head_dim", "16", "swa_v_head_dim of config.json"),
     ("dots3-note", "/swa_kv_lora_rank", "17", "swa_kv_lora_rank of config.json"),
     ("gemma4", "/global_head_dim", "0", "global_head_dim"),
     // Drafts.
-    ("gemma4-assistant", "/text_config/num_attention_heads", "2", "num_attention_heads of config.json"),
+    ("gemma4-assistant", "/text_config/num_attention_heads", "2", "from num_attention_heads"),
     ("gemma4-assistant", "/text_config/backbone_hidden_size", "64", "backbone_hidden_size"),
     // Built-in adapters.
     ("granite-switch", "/max_lora_rank", "5", "max_lora_rank of config.json"),
