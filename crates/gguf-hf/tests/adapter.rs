@@ -126,7 +126,11 @@ fn adapters_that_are_refused() {
             "neither a factor (lora_A, lora_B) nor a norm",
         ),
         (&named("base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector", &[WIDE]), good, "(DoRA)"),
-        (&factors(UP, [HIDDEN, WIDE], 4), good, "makes dimension 0 of the output 24, expected 16 (embedding_length)"),
+        (
+            &factors(UP, [HIDDEN, WIDE], 4),
+            good,
+            "makes dimension 0 of the output 24, expected 16 (embedding_length, from hidden_size of config.json)",
+        ),
         (&factors("base_model.model.model.layers.7.mlp.up_proj", [WIDE, HIDDEN], 4), good, "has no place"),
         (
             &[(format!("{UP}.lora_A.weight"), vec![4, HIDDEN]), (format!("{UP}.lora_B.weight"), vec![WIDE, 2])],

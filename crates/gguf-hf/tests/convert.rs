@@ -408,9 +408,17 @@ fn what_does_not_fit_the_configuration_is_an_error_before_any_output() {
             "\"hidden_size\":16",
             "\"hidden_size\":32",
             "",
-            &["/model.safetensors: ", "dimension 0 of the output 16, expected 32 (embedding_length)"],
+            &[
+                "/model.safetensors: ",
+                "dimension 0 of the output 16, expected 32 (embedding_length, from hidden_size of config.json)",
+            ],
         ),
-        ("\"intermediate_size\":24", "\"intermediate_size\":25", "", &["mlp.", "expected 25 (feed_forward_length)"]),
+        (
+            "\"intermediate_size\":24",
+            "\"intermediate_size\":25",
+            "",
+            &["mlp.", "expected 25 (feed_forward_length, from intermediate_size of config.json)"],
+        ),
         ("\"vocab_size\":8", "\"vocab_size\":null", "", &["config.json", "vocab_size"]),
         ("\"num_hidden_layers\":2", "\"num_hidden_layers\":4000000000", "", &["num_hidden_layers", "at most 65536"]),
     ];
