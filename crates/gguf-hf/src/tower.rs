@@ -43,7 +43,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let ty = options.ty.resolve(checkpoint.tensors());
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;
-    let stored = Stored { asked: options.ty, ty, file_type: method.file_type(options.ty), as_q8: &[] };
+    let stored = Stored { asked: options.ty, ty, file_type: method.encoder_file_type(options.ty), as_q8: &[] };
     let plan_of = |source: PlanError| weights.error(dir, source);
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
     let extra = weights.complete(&model.fields, &mut model.tensors);

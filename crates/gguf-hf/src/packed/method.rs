@@ -28,6 +28,9 @@ const NVFP4_PACKED: &str = "nvfp4-pack-quantized";
 const MXFP4_PACKED: &str = "mxfp4-pack-quantized";
 const MIXED: &str = "mixed-precision";
 
+/// `general.file_type` of files with experts in MXFP4.
+const MOSTLY_MXFP4_MOE: u32 = 38;
+
 /// The packing of a checkpoint's weights.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Method {
@@ -114,11 +117,17 @@ impl Method {
     /// The `general.file_type` of an output that keeps packed weights, if matrices of other weights get that type. If the experts of a
     /// checkpoint in another format are in MXFP4, the reference uses the MXFP4 type regardless of the requested one.
     pub(crate) fn file_type(&self, asked: OutType) -> Option<u32> {
-        const MOSTLY_MXFP4_MOE: u32 = 38;
+        match self.has_mxfp4_rows() || self.name == deepseek4::NAME {
+            true => Some(MOSTLY_MXFP4_MOE),
+            false => self.encoder_file_type(asked),
+        }
+    }
+
+    /// The same for a file with the encoders of the checkpoint, to which the rules for experts do not apply (`ModelBase.prepare_metadata`).
+    pub(crate) fn encoder_file_type(&self, asked: OutType) -> Option<u32> {
         const MOSTLY_NVFP4: u32 = 39;
         let is_float = !matches!(asked, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0);
         match self.name.as_str() {
-            _ if self.has_mxfp4_rows() || self.name == deepseek4::NAME => Some(MOSTLY_MXFP4_MOE),
             _ if self.is_nvfp4 && is_float => Some(MOSTLY_NVFP4),
             "mxfp4" if is_float => Some(MOSTLY_MXFP4_MOE),
             _ => None,
