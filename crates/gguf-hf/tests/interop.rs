@@ -737,16 +737,17 @@ fn published_forms_have_the_same_bytes() {
     assert!(cases.lines().count() >= 14, "{cases}");
 }
 
-/// Class names of the language models that the converter supports, one per line.
+/// Class names of the language models that the converter supports, one per line; with the argument `mmproj`, of the encoders.
 const REGISTRY: &str = r#"
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/gguf-py"]
 import logging
 logging.disable(logging.CRITICAL)
-from conversion import TEXT_MODEL_MAP, get_model_class
-for name in TEXT_MODEL_MAP:
+from conversion import MMPROJ_MODEL_MAP, TEXT_MODEL_MAP, get_model_class
+mmproj = sys.argv[2:] == ["mmproj"]
+for name in MMPROJ_MODEL_MAP if mmproj else TEXT_MODEL_MAP:
     try:
-        get_model_class(name)
+        get_model_class(name, mmproj)
         print(name)
     except Exception:
         pass
@@ -754,20 +755,27 @@ for name in TEXT_MODEL_MAP:
 
 /// Every class of the reference's registry is either supported or listed with the reason why it is not.
 fn the_registry_of_the_reference_is_covered() {
-    let mut peer = Command::new(peers::peers().join("venv/bin/python"));
-    let output = peer.args(["-c", REGISTRY]).arg(peers::peers().join("llama.cpp")).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let names = String::from_utf8(output.stdout).unwrap();
-    let names: Vec<&str> = names.lines().collect();
-    let is_converted = |name: &str| gguf_model::arch::of_class(name).is_some();
-    let listed: Vec<&str> = gguf_model::arch::UNSUPPORTED.iter().map(|(name, _)| *name).collect();
-    let unknown: Vec<&&str> = names.iter().filter(|name| !is_converted(name) && !listed.contains(name)).collect();
-    assert!(unknown.is_empty(), "neither converted nor listed: {unknown:?}");
-    let stale: Vec<&&str> = listed.iter().filter(|name| !names.contains(name)).collect();
-    assert!(stale.is_empty(), "listed, and not in the registry: {stale:?}");
-    let n = names.iter().filter(|name| is_converted(name)).count();
-    println!("{n} of {} registered names are converted", names.len());
-    assert!(names.len() >= 267 && n >= MIN_NAMES, "{n} of {}", names.len());
+    use gguf_model::arch::{TOWERS, UNSUPPORTED, UNSUPPORTED_ENCODERS, of_class};
+    let towers: Vec<&str> = TOWERS.iter().flat_map(|arch| arch.checkpoints).flat_map(|c| c.classes).copied().collect();
+    let of_models: &dyn Fn(&str) -> bool = &|name| of_class(name).is_some();
+    let of_encoders: &dyn Fn(&str) -> bool = &|name| towers.contains(&name);
+    for (kind, is_converted, unsupported, total, least) in
+        [("text", of_models, UNSUPPORTED, 267, MIN_NAMES), ("mmproj", of_encoders, UNSUPPORTED_ENCODERS, 66, 61)]
+    {
+        let mut peer = Command::new(peers::peers().join("venv/bin/python"));
+        let output = peer.args(["-c", REGISTRY]).arg(peers::peers().join("llama.cpp")).arg(kind).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let names = String::from_utf8(output.stdout).unwrap();
+        let names: Vec<&str> = names.lines().collect();
+        let listed: Vec<&str> = unsupported.iter().map(|(name, _)| *name).collect();
+        let unknown: Vec<&&str> = names.iter().filter(|name| !is_converted(name) && !listed.contains(name)).collect();
+        assert!(unknown.is_empty(), "neither converted nor listed: {unknown:?}");
+        let stale: Vec<&&str> = listed.iter().filter(|name| !names.contains(name)).collect();
+        assert!(stale.is_empty(), "listed, and not in the registry: {stale:?}");
+        let n = names.iter().filter(|name| is_converted(name)).count();
+        println!("{n} of {} registered {kind} names are converted", names.len());
+        assert!(names.len() >= total && n >= least, "{n} of {}", names.len());
+    }
 }
 
 /// The minimum number of supported names in the reference's registry.

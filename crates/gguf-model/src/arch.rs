@@ -1343,7 +1343,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     xverse::ARCHITECTURE,
 ];
 
-pub use unsupported::UNSUPPORTED;
+pub use unsupported::{UNSUPPORTED, UNSUPPORTED_ENCODERS};
 
 /// The image and audio encoders, which are written to separate files beside the language model.
 pub use towers::TOWERS;

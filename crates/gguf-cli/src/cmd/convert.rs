@@ -9,6 +9,7 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_io::{Output, Room};
+use gguf_model::arch::UNSUPPORTED_ENCODERS;
 use gguf_model::image::IMAGE_MODELS;
 use gguf_pipeline::{Plan, RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
@@ -693,6 +694,7 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
         if all {
             let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
             listed["unsupported"] = unsupported().map(class).collect();
+            listed["unsupported_encoders"] = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
         }
         json::print(ui, 3, &listed)?;
         return Ok(Verdict::Good);
@@ -728,12 +730,15 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     writeln!(ui.out)?;
     table.print(ui, 0)?;
     if all {
-        let mut table = Table::new([Column::name("UNSUPPORTED CLASS").styled(Style::Cyan), Column::text("REASON")]);
-        for (name, reason) in unsupported() {
-            table.row([name.to_owned(), reason.to_owned()]);
+        let encoders: Vec<_> = UNSUPPORTED_ENCODERS.to_vec();
+        for (title, classes) in [("UNSUPPORTED CLASS", unsupported().collect()), ("UNSUPPORTED ENCODER", encoders)] {
+            let mut table = Table::new([Column::name(title).styled(Style::Cyan), Column::text("REASON")]);
+            for (name, reason) in classes {
+                table.row([name.to_owned(), reason.to_owned()]);
+            }
+            writeln!(ui.out)?;
+            table.print(ui, 0)?;
         }
-        writeln!(ui.out)?;
-        table.print(ui, 0)?;
     }
     Ok(Verdict::Good)
 }
