@@ -41,7 +41,7 @@ pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, IndexProblem, Names};
 pub use folder_error::FolderError;
 pub use image::is_image_model;
-pub use model_plan::{ModelPlan, NextTokens, OutType, PlanError, Skipped};
+pub use model_plan::{ModelPlan, NextTokens, Origin, OutType, PlanError, Skipped};
 pub use packed::Unpacked;
 pub use problem::{FileProblem, UnsupportedFeature};
 pub use warning::{AdapterWarning, ArchitectureWarning, Warning};

@@ -388,10 +388,8 @@ pub enum PlanError {
         found: u64,
         /// The length according to the configuration.
         expected: u64,
-        /// The GGUF keys, without the architecture prefix, that determine the length.
-        keys: &'static str,
-        /// The fields of `config.json` that these keys come from.
-        fields: Vec<String>,
+        /// What determines the length.
+        origin: Box<Origin>,
     },
     /// A tensor whose shape does not match the architecture's pattern.
     Pattern {
@@ -426,10 +424,8 @@ pub enum PlanError {
         found: u64,
         /// The expected number.
         expected: u64,
-        /// The GGUF key, without the architecture prefix, that determines the number; empty if there is none.
-        keys: &'static str,
-        /// The fields of `config.json` that the key comes from.
-        fields: Vec<String>,
+        /// What determines the number.
+        origin: Box<Origin>,
         /// The checkpoint name of the first missing or superfluous tensor.
         tensor: String,
     },
@@ -505,8 +501,8 @@ impl From<config::Error> for PlanError {
 impl PlanError {
     /// Adds the fields of the configuration that determine an expected length or number; `find` returns those of GGUF keys.
     pub(crate) fn with_fields(mut self, find: impl Fn(&str) -> Vec<String>) -> PlanError {
-        if let PlanError::Shape { keys, fields, .. } | PlanError::Incomplete { keys, fields, .. } = &mut self {
-            *fields = find(keys);
+        if let PlanError::Shape { origin, .. } | PlanError::Incomplete { origin, .. } = &mut self {
+            origin.fields = find(origin.keys);
         }
         self
     }
@@ -587,11 +583,10 @@ impl fmt::Display for PlanError {
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
             }
-            PlanError::Shape { tensor, shape, axis, found, expected, keys, fields } => write!(
+            PlanError::Shape { tensor, shape, axis, found, expected, origin } => write!(
                 f,
                 "the tensor {tensor:?} has the shape {shape:?}, which makes dimension {axis} of the output {found}, expected {expected} \
-                 ({keys}{}); does config.json belong to this checkpoint?",
-                OfFields(fields)
+                 ({origin}); does config.json belong to this checkpoint?"
             ),
             PlanError::Pattern { tensor, shape, problem } => write!(
                 f,
@@ -604,10 +599,10 @@ impl fmt::Display for PlanError {
             PlanError::Mixed { name, tensor } => {
                 write!(f, "the tensor {tensor:?} has a different number format than the preceding parts of {name}")
             }
-            PlanError::Incomplete { name, found, expected, keys, fields, tensor } => {
+            PlanError::Incomplete { name, found, expected, origin, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
-                if !keys.is_empty() {
-                    write!(f, " ({keys}{})", OfFields(fields))?;
+                if !origin.keys.is_empty() {
+                    write!(f, " ({origin})")?;
                 }
                 let what = if found < expected { "is missing" } else { "is one too many" };
                 write!(
@@ -645,12 +640,25 @@ impl fmt::Display for PlanError {
     }
 }
 
-/// Formats the fields that a number comes from; nothing if there are none.
-struct OfFields<'a>(&'a [String]);
+/// What determines an expected length or number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The GGUF keys, without the architecture prefix; empty if there are none.
+    pub keys: &'static str,
+    /// The fields of `config.json` that these keys come from.
+    pub fields: Vec<String>,
+}
 
-impl fmt::Display for OfFields<'_> {
+impl Origin {
+    pub(crate) fn of(keys: &'static str) -> Box<Origin> {
+        Box::new(Origin { keys, fields: Vec::new() })
+    }
+}
+
+impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        f.write_str(self.keys)?;
+        match self.fields.as_slice() {
             [] => Ok(()),
             fields => write!(f, ", from {} of config.json", fields.join(", ")),
         }

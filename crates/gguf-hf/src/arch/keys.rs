@@ -172,7 +172,7 @@ pub(crate) fn fields_of_keys(keys: &str, checkpoint: &Checkpoint, fields: &Field
 pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {
     let rows = || checkpoint.keys.iter().copied().flatten();
     let formula_of = |name: &str, is_field: bool| {
-        let row = rows().filter(|row| row.key == name && (row.kind == Kind::Field) == is_field).last();
+        let row = rows().rfind(|row| row.key == name && (row.kind == Kind::Field) == is_field);
         row.and_then(|row| Formula::parse(row.formula).ok())
     };
     let mut names = formula_of(key, false).map_or(Vec::new(), |formula| formula.names());

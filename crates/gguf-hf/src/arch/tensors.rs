@@ -11,7 +11,7 @@ use gguf_pipeline::plan::{Gather, Input, Op, Resize, Sum};
 use super::{blocks, names};
 use crate::dtype::SourceTensor;
 use crate::formula::{Fields, Formula};
-use crate::model_plan::{ModelPlan, NextTokens, PlanError, float_input};
+use crate::model_plan::{ModelPlan, NextTokens, Origin, PlanError, float_input};
 use crate::pattern::Pattern;
 
 /// Adds the output tensors made from the checkpoint's tensors.
@@ -502,12 +502,11 @@ impl Slot {
             name: name.to_owned(),
             found: self.parts.len() as u64,
             expected: n_stack.saturating_mul(self.n_parts as u64),
-            keys: match unit {
+            origin: Origin::of(match unit {
                 Some((field, true)) => field,
                 Some((axis, false)) => axis_of(axis).map_or("", Dim::keys),
                 None => "",
-            },
-            fields: Vec::new(),
+            }),
             tensor: self.odd_one(n_stack, sources),
         };
         if self.parts.len() as u64 != n_stack.saturating_mul(self.n_parts as u64)
@@ -786,8 +785,7 @@ impl Slot {
                     axis,
                     found,
                     expected,
-                    keys,
-                    fields: Vec::new(),
+                    origin: Origin::of(keys),
                 });
             }
         }

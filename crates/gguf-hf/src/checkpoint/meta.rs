@@ -167,14 +167,7 @@ fn parts_of<'a>(shards: &'a [Checkpoint], index: usize, tensor: &'a SourceTensor
         let Some((piece, place)) = piece else {
             let (found, expected) = (file as u64, shards.len() as u64);
             let name = tensor.name.clone();
-            return Err(PlanError::Incomplete {
-                tensor: name.clone(),
-                name,
-                found,
-                expected,
-                keys: "",
-                fields: Vec::new(),
-            });
+            return Err(PlanError::Incomplete { tensor: name.clone(), name, found, expected, origin: Box::default() });
         };
         if piece.dtype != tensor.dtype {
             return Err(PlanError::Mixed { name: tensor.name.clone(), tensor: piece.name.clone() });
