@@ -273,7 +273,9 @@ mod tests {
 
     #[test]
     fn softplus_is_rounded_once_and_linear_for_large_values() {
-        for (x, expected) in [(0.0, std::f32::consts::LN_2), (25.0, 25.0), (-1.0, 0.313_261_7), (-110.0, 0.0), (20.0, 20.0)] {
+        for (x, expected) in
+            [(0.0, std::f32::consts::LN_2), (25.0, 25.0), (-1.0, 0.313_261_7), (-110.0, 0.0), (20.0, 20.0)]
+        {
             assert_eq!(softplus(x), expected, "{x}");
         }
     }
