@@ -347,8 +347,8 @@ struct ParsedRow {
 struct Rows {
     rows: Vec<ParsedRow>,
     layers: &'static [&'static str],
-    /// The position in `layers` of the blocks of sound.
-    place_of_sound: usize,
+    /// The position in `layers` of the blocks of sound, if there are any.
+    place_of_sound: Option<usize>,
 }
 
 /// A row that matches a tensor.
@@ -374,8 +374,9 @@ impl Rows {
         let outside = architecture.outside().map(parse(true));
         let rows = outside.chain(architecture.block().map(parse(false)));
         let is_made = |row: &ParsedRow| !row.tensor.row.source.is_empty() && !row.tensor.is_bias;
-        let has_images = architecture.block().any(|tensor| tensor.row.stack() == Stack::Vision);
-        let place_of_sound = if has_images { checkpoint.layers.len().saturating_sub(1) } else { 0 };
+        let has = |stack: Stack| architecture.block().any(|tensor| tensor.row.stack() == stack);
+        let last = checkpoint.layers.len().saturating_sub(1);
+        let place_of_sound = has(Stack::Audio).then_some(if has(Stack::Vision) { last } else { 0 });
         Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers, place_of_sound }
     }
 
@@ -383,8 +384,8 @@ impl Rows {
     fn is_at(&self, stack: Stack, place: usize) -> bool {
         match stack {
             Stack::Only => true,
-            Stack::Audio => place == self.place_of_sound,
-            _ => stack.place() == place.min(1) && (place == 0 || place != self.place_of_sound),
+            Stack::Audio => Some(place) == self.place_of_sound,
+            _ => stack.place() == place.min(1) && (place == 0 || Some(place) != self.place_of_sound),
         }
     }
 
@@ -883,7 +884,7 @@ fn missing(
     slots: &BTreeMap<SlotKey, Slot>,
     sizes: &Sizes<'_>,
     first_block: u64,
-    place_of_sound: usize,
+    place_of_sound: Option<usize>,
 ) -> Result<(), PlanError> {
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
@@ -912,7 +913,7 @@ fn missing(
                     Template::new(operands(first).next().unwrap_or_default().trim());
                 let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
-                let place = if stack == Stack::Audio { place_of_sound } else { stack.place() };
+                let place = if stack == Stack::Audio { place_of_sound.unwrap_or(0) } else { stack.place() };
                 let prefix = block.map(|block| {
                     checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
