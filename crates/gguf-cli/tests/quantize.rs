@@ -179,7 +179,9 @@ fn a_checkpoint_is_quantized_on_the_way() {
     ] {
         convert(options).exits(code).says(&[said]);
     }
-    let plan = convert(&["--type", "Q4_K_M", "--dry-run"]).exits(0).out;
+    convert(&["--type", "Q4_K_M", "--dry-run"]).exits(2).says(&["already exists"]);
+    let new = path("new.gguf");
+    let plan = gguf(["convert", example.to_str().unwrap(), "-o", &new, "--type", "Q4_K_M", "--dry-run"]).exits(0).out;
     assert!(plan.contains("token_embd.weight") && plan.contains("5.06 bits per weight"), "{plan}");
 }
 
