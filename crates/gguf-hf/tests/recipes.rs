@@ -77,8 +77,9 @@ fn experts_that_are_missing_or_too_many_are_named() {
         [(2, 3, "3.up_proj.weight\" is missing"), (4, 5, "4.up_proj.weight\" is one too many")]
     {
         let message = refused(last);
-        let made =
-            format!("blk.1.ffn_up_exps.weight is made of 4 tensors (expert_count), and the checkpoint has {found}");
+        let made = format!(
+            "blk.1.ffn_up_exps.weight is made of 4 tensors (expert_count, from moe_num_experts of config.json), and the checkpoint has {found}"
+        );
         assert!(message.contains(&made) && message.contains(expected), "{message}");
         assert!(message.contains("\"model.layers.1.mlp.experts."), "{message}");
         assert_eq!(message.contains("/model.safetensors: "), last == 4, "{message}");
