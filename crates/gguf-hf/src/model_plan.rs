@@ -643,7 +643,7 @@ impl fmt::Display for PlanError {
 /// What determines an expected length or number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The GGUF keys, without the architecture prefix; empty if there are none.
+    /// The GGUF keys, without the architecture prefix; empty for a number that no key determines.
     pub keys: &'static str,
     /// The fields of `config.json` that these keys come from.
     pub fields: Vec<String>,

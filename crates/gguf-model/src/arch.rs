@@ -432,7 +432,7 @@ dims! {
     EmbdOut "embedding_length_out or embedding_length" |h, _| h.embd_out;
     /// Two outputs of the model.
     TwiceEmbdOut "2 × embedding_length_out or embedding_length" |h, _| h.embd_out?.checked_mul(2);
-    /// Labels of a classifier; 1 if there are none.
+    /// Labels of a classifier, at least 1.
     Classes "the number of classifier.output_labels" |h, _| Some(h.classes.max(1));
     /// Outputs of the first dense module after the pooling.
     Dense2Out "dense_2_feat_out" |h, _| h.dense_2_out;

@@ -353,7 +353,7 @@ impl<'g> Hparams<'g> {
         if is_windowed { self.head_k_swa } else { self.head_k }
     }
 
-    /// Number of heads of keys and values of block `block`; 0 if there are none.
+    /// Number of key and value heads of block `block`; 0 for a block without attention.
     pub fn n_heads_kv(&self, block: u64) -> u64 {
         self.heads_kv.and_then(|heads| heads.get(block)).unwrap_or(0)
     }
