@@ -1,5 +1,5 @@
-//! Time and memory of `gguf convert` for checkpoints of two gigabytes, compared with copying the files: `cargo build --release && cargo
-//! bench -p gguf-benches --bench convert [-- FOLDER]`.
+//! Time and memory of `gguf convert` for checkpoints of two gigabytes, compared with copying the files: `cargo build --release -p gguf-cli &&
+//! cargo bench -p gguf-benches --bench convert [-- FOLDER]`.
 //!
 //! One checkpoint is a Llama, whose tensors are copied except for the rows of the query and key matrices. The other is a mixture of experts
 //! with all experts of a block in one tensor, which is transposed and split. Every number is a function of its position, so outputs are

@@ -1,5 +1,5 @@
-//! Peak memory of each command that processes whole files, for a model of 10 GB: `cargo build --release && cargo bench -p gguf-benches
-//! --bench memory [-- FOLDER]`. Fails if a command uses 200 MiB or more.
+//! Peak memory of each command that processes whole files, for a model of 10 GB: `cargo build --release -p gguf-cli &&
+//! cargo bench -p gguf-benches --bench memory [-- FOLDER]`. Fails if a command uses 200 MiB or more.
 //!
 //! The model is sparse, in FOLDER (by default a temporary one). Outputs take up to 20 GB of the disk; they are deleted.
 

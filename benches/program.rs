@@ -16,7 +16,7 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 pub fn program() -> Outcome<PathBuf> {
     let me = std::env::current_exe()?;
     let found = me.ancestors().nth(2).map(|dir| dir.join("gguf")).filter(|program| program.exists());
-    found.ok_or_else(|| "there is no program beside this one; cargo build --release makes it".into())
+    found.ok_or_else(|| "there is no program beside this one; cargo build --release -p gguf-cli makes it".into())
 }
 
 /// Runs a command without its output; returns the time, and the peak memory in KiB.

@@ -1,5 +1,5 @@
 //! Time and memory of `gguf quantize` for a model of a billion weights, compared with llama.cpp's quantizer and with copying the file:
-//! `cargo build --release && cargo bench -p gguf-benches --bench quantize [-- FOLDER]`.
+//! `cargo build --release -p gguf-cli && cargo bench -p gguf-benches --bench quantize [-- FOLDER]`.
 //!
 //! Both use two threads, one after the other, and the files are compared before anything is printed. The model is written to FOLDER (by
 //! default a temporary one), which needs 9 GB including the outputs; files of an earlier run are reused. llama.cpp comes from the directory

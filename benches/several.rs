@@ -1,5 +1,5 @@
-//! Time and memory of `gguf quantize` for eight file types from one read, compared with separate runs: `cargo build --release && cargo
-//! bench -p gguf-benches --bench several [-- FOLDER]`.
+//! Time and memory of `gguf quantize` for eight file types from one read, compared with separate runs: `cargo build --release -p gguf-cli &&
+//! cargo bench -p gguf-benches --bench several [-- FOLDER]`.
 //!
 //! The model of a billion weights and its importance matrix are written to FOLDER (by default a temporary one), which needs 10 GB; files of
 //! an earlier run are reused. Both ways use two threads and alternate. The files are compared before anything is printed. Processor time is

@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     common::write_files(FILES, data);
     let metadata = Some(common::folder().join("metadata.json")).filter(|path| path.exists());
     let options = MetadataOptions { metadata, ..MetadataOptions::default() };
-    match key_values(common::folder(), &options, &ParameterCounts::default()) {
+    match key_values(&common::folder().to_owned(), &options, &ParameterCounts::default()) {
         Ok(found) => {
             found.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty()));
             let mut keys: Vec<&str> = found.kvs.iter().map(|(key, _)| key.as_str()).collect();

@@ -44,8 +44,9 @@ fuzz_target!(|data: &[u8]| {
         vocab: VOCABS[usize::from(kind & 0x3f) % VOCABS.len()],
         special_tokens: &[],
         community_template: kind & 0x40 != 0,
+        template_file_first: false,
     };
-    match key_values(common::folder(), &config, &options) {
+    match key_values(&common::folder().to_owned(), &config, &options) {
         Ok(keys) => keys.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty())),
         Err(e) => assert!(!e.to_string().is_empty()),
     }

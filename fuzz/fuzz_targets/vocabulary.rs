@@ -33,8 +33,14 @@ fuzz_target!(|data: &[u8]| {
     let path = common::folder().join(name);
     std::fs::write(&path, file).expect("a file");
     let config = serde_json::json!({ "vocab_size": SIZES[usize::from(*kind) / KINDS.len() % SIZES.len()] });
-    let options = TokenizerOptions { pre: None, vocab, special_tokens: &[], community_template: *kind < 0x80 };
-    match key_values(common::folder(), &config, &options) {
+    let options = TokenizerOptions {
+        pre: None,
+        vocab,
+        special_tokens: &[],
+        community_template: *kind < 0x80,
+        template_file_first: false,
+    };
+    match key_values(&common::folder().to_owned(), &config, &options) {
         Ok(keys) => keys.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty())),
         Err(e) => assert!(!e.to_string().is_empty()),
     }

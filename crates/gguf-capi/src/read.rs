@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use gguf_format::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgmlType, Gguf, HeadScan, KvRef, Limits, Progress, Str, ValueRef, ValueType,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgmlType, Gguf, HeadScan, KvRef, Limits, ScanState, Str, ValueRef, ValueType,
     Version, align_up,
 };
 
@@ -106,7 +106,7 @@ pub fn read_head_exactly(
 ) -> Result<Gguf<'static>, Failure> {
     let (mut scan, mut watch) = (scan(total), Watch::new());
     let mut bytes = Vec::new();
-    while let Progress::Need(need) = scan.advance(&bytes)? {
+    while let ScanState::Need(need) = scan.advance(&bytes)? {
         let need = usize::try_from(need).map_err(|_| no_memory())?;
         // In pieces, because claimed lengths may be wrong.
         while bytes.len() < need {

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::fs::File;
 use std::path::Path;
 use std::ptr::null;
 
@@ -123,12 +122,9 @@ pub unsafe extern "C" fn gguf_x_check_file(fname: *const c_char) -> *mut Report 
         // SAFETY: guaranteed by the caller.
         let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
         let named = |e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
-        // Checked first, because opening a pipe would block.
-        if !path.metadata().map_err(named)?.is_file() {
-            return Err(Failure::new(format!("{} is not a regular file", path.display())));
-        }
-        gguf_io::in_place::finish(path).map_err(|e| Failure::new(e.to_string()))?;
-        let mut file = File::open(path).map_err(named)?;
+        let said = |e: gguf_io::Error| Failure::new(e.to_string());
+        gguf_io::in_place::finish(path).map_err(said)?;
+        let mut file = gguf_io::open_regular(path).map_err(said)?;
         let total = file.metadata().map_err(named)?.len();
         let head = gguf_io::read_head(&mut file, Some(total)).map_err(named)?;
         let findings = gguf_format::check::format(head.bytes(), total);

@@ -1,5 +1,6 @@
 //! The subcommands, one file each, with an `Args` struct for the options and their help, and a `run` method.
 
+use std::io::Read;
 use std::path::Path;
 
 use gguf_io::{Model, ModelFile};
@@ -68,6 +69,23 @@ pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
         ))),
         // If the metadata cannot be read, opening the file reports the error.
         _ => Ok(()),
+    }
+}
+
+/// Opens a file of text, or standard input for `-`. Opening never blocks, so the file must not be a pipe.
+///
+/// # Errors
+/// If the file cannot be opened, or is not a regular file.
+pub fn input(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    match gguf_io::open_regular(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(e @ gguf_io::Error::NotAFile(_)) if !path.is_dir() => {
+            Err(Failure::CouldNotRun(format!("{e}; pass - to read standard input")))
+        }
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -19,7 +19,7 @@ Exit codes:
 
 /// Inspect, validate, convert and quantize GGUF model files.
 #[derive(Debug, Parser)]
-#[command(name = "gguf", version, arg_required_else_help = true)]
+#[command(name = "gguf", bin_name = "gguf", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   gguf show model.gguf                         print a summary of a model

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::{Finding, Place, Report, Rule, Severity};
+use gguf_format::sort::CompactSort as _;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
@@ -136,12 +137,15 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
     if ui.width.is_some_and(|width| width < 140) {
         columns.pop();
     }
+    let n_columns = columns.len();
     let mut table = Table::new(columns);
     let is_narrow = ui.width.is_some_and(|width| width < 60);
     for r in all {
         let structural = if r.structural && !is_narrow { ", structural" } else { "" };
         let severity = format!("{}{structural}", r.severity);
-        table.row([r.code.to_owned(), severity, r.expected.to_owned(), r.source.to_owned()]);
+        let mut cells = vec![r.code.to_owned(), severity, r.expected.to_owned(), r.source.to_owned()];
+        cells.truncate(n_columns);
+        table.row(cells);
     }
     table.print(ui, 0)?;
     Ok(Verdict::Good)
@@ -153,7 +157,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
     // Within a severity, rules are ordered by their first finding.
     let first_of = |code: &str| report.findings().position(|f| f.code == code).unwrap_or(0);
     let mut order: Vec<(&'static str, usize)> = report.codes().map(|code| (code, first_of(code))).collect();
-    order.sort_by_key(|(_, first)| *first);
+    order.compact_sort_by_key(|(_, first)| *first);
     let place_of = |f: &Finding| order.iter().position(|(code, _)| *code == f.code).unwrap_or(0);
     // Among findings of equal severity, those about the whole file come first.
     let is_local = |f: &Finding| {

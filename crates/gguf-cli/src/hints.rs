@@ -134,8 +134,12 @@ pub fn for_editing(e: &EditError) -> String {
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
         EditError::TypeChange { .. } => ALLOW_TYPE_CHANGE.to_owned(),
         EditError::PadKey => "; --reserve enlarges it, and --rewrite removes it".to_owned(),
+        EditError::NotPadding => format!("; `gguf unset FILE {}` removes it", gguf_edit::PAD_KEY),
         EditError::NotDetermined { .. } => "; pass one with --from".to_owned(),
         EditError::SameFile => "; pass another file".to_owned(),
+        EditError::NotACopy { is_alike: true, .. } => {
+            "; if the head is damaged, --exact makes the file the same as the copy".to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -346,11 +350,13 @@ const FINDINGS: &[(&str, &str)] = &[
     ("arch.missing", "the model cannot be loaded without it; gguf set FILE general.architecture=NAME sets it"),
     ("key.missing", "add the key with gguf set FILE KEY=VALUE; converting again from the source does, too"),
     ("key.type", "gguf set FILE KEY=VALUE rewrites the value in this type"),
-    ("key.width", "llama.cpp does not convert it; gguf set FILE KEY=VALUE rewrites the value in this type"),
+    ("key.type.unread", "gguf set FILE KEY=VALUE rewrites the value in this type; llama.cpp does not read it"),
+    ("key.width", "gguf set FILE KEY=VALUE rewrites the value in this type"),
     ("key.misspelt", "rename the key with gguf rename FILE OLD=NEW if it is misspelt"),
     ("key.renamed", "rename the key with gguf rename FILE OLD=NEW"),
     ("key.other_arch", "remove the key with gguf unset FILE KEY, or correct general.architecture with gguf set"),
     ("value.choice", "correct the value with gguf set FILE KEY=VALUE"),
+    ("value.rejected", "llama.cpp rejects the model; correct the value with gguf set FILE KEY=VALUE"),
     ("value.range", "correct the value with gguf set FILE KEY=VALUE; converting again from the source does, too"),
     ("value.finite", "correct the value with gguf set FILE KEY=VALUE; converting again from the source does, too"),
     ("value.array_length", "correct the array with gguf set FILE KEY=[..]; converting again from the source does, too"),
@@ -372,6 +378,10 @@ const FINDINGS: &[(&str, &str)] = &[
         "llama.cpp falls back to a pre-tokenizer that is often wrong; gguf set FILE tokenizer.ggml.pre=NAME sets it",
     ),
     ("template.missing", "gguf set FILE --chat-template-file TEMPLATE sets tokenizer.chat_template"),
+    (
+        "template.syntax",
+        "correct it with gguf set FILE --chat-template-file TEMPLATE; llama.cpp loads the model, but cannot render conversations",
+    ),
     (
         "template.suspicious",
         "read it with gguf get FILE tokenizer.chat_template before rendering it: it accesses Python internals",

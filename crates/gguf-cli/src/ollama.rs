@@ -3,7 +3,6 @@
 //! A store is a folder with `manifests/HOST/NAMESPACE/MODEL/TAG`, JSON files that list the layers of a model, and `blobs/sha256-…`, the
 //! layers, named after their digests. The layer of type `application/vnd.ollama.image.model` is the GGUF.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -131,7 +130,7 @@ fn is_digest(text: &str) -> bool {
 /// Reads a file as a manifest; `None` if it is not one. Opening the file reports read errors.
 fn read_manifest(path: &Path) -> Result<Option<Value>, Failure> {
     let is_small = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() <= MAX_MANIFEST);
-    let Some(file) = is_small.then(|| File::open(path).ok()).flatten() else { return Ok(None) };
+    let Some(file) = is_small.then(|| gguf_io::open_regular(path).ok()).flatten() else { return Ok(None) };
     let mut bytes = Vec::new();
     let read = file.take(MAX_MANIFEST).read_to_end(&mut bytes);
     let looks_so = bytes.trim_ascii_start().starts_with(b"{") && bytes.windows(15).any(|w| w == b"\"schemaVersion\"");

@@ -91,5 +91,5 @@ pub fn open() -> Result<ModelFile, Failure> {
     let ends = gguf.tensors().filter_map(|t| Some(gguf.tensor_range(&t).ok()?.end));
     let bytes = ends.max().unwrap_or(0).max(start.len() as u64);
     let position = Mutex::new(start.len() as u64);
-    Ok(ModelFile::from_reader(Piped { start, bytes, position }, NAME)?)
+    Ok(ModelFile::from_source(Piped { start, bytes, position }, NAME)?)
 }

@@ -1,9 +1,10 @@
 //! Combines the tensors of several sources into one source.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gguf_pipeline::plan::Op;
-use gguf_pipeline::{Draft, Error, Source, Stored, TensorPlan};
+use gguf_pipeline::{Draft, Error, Source, SourceRead, Stored, TensorPlan};
 
 /// Sources with a common numbering of tensors.
 #[derive(Debug, Default)]
@@ -51,5 +52,13 @@ impl Source for Composed {
     fn stored(&self, index: usize) -> Option<Stored<'_>> {
         let (source, index) = self.find(index)?;
         source.stored(index)
+    }
+
+    fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {
+        self.find(index).map_or(Vec::new(), |(source, index)| source.reads(index, range))
+    }
+
+    fn check_unchanged(&self) -> Result<(), Error> {
+        self.sources.iter().try_for_each(|source| source.check_unchanged())
     }
 }

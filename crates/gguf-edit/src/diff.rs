@@ -3,12 +3,14 @@
 //! Models are compared by content, not layout: shards, the order of keys and tensors, versions and byte orders are ignored. Tensors of
 //! different types are compared as numbers, with the same figures as in the report of a quantization.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use gguf_format::{GgmlType, Gguf, Str, Value, ValueRef};
+use gguf_format::sort::CompactSort as _;
+use gguf_format::{GgmlType, Gguf, Str, TensorInfoRef, ValueRef};
+use gguf_io::Model;
 use gguf_pipeline::report::{TensorError, compare_rows};
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
@@ -45,7 +47,7 @@ impl DiffOptions {
 }
 
 /// The differences between two models, `a` and `b`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Diff {
     /// Different key-values: those of `a` in order, then those that only `b` has.
@@ -54,44 +56,31 @@ pub struct Diff {
     pub n_same_keys: usize,
     /// All tensors: those of `a` in order, then those that only `b` has.
     pub tensors: Vec<TensorDiff>,
+    models: [GgufSource; 2],
 }
 
 /// A key whose values differ, or that only one model has.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyDiff {
-    /// The key.
-    pub key: Vec<u8>,
-    /// Its value in the first model.
-    pub a: Option<Value>,
-    /// Its value in the second model.
-    pub b: Option<Value>,
+    /// Its index in the head of the first model.
+    pub a: Option<u64>,
+    /// Its index in the head of the second model.
+    pub b: Option<u64>,
 }
 
 /// A tensor of either model.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorDiff {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The shape and type in the first model.
-    pub a: Option<Side>,
-    /// The shape and type in the second model.
-    pub b: Option<Side>,
+    /// The index among the tensors of the first model.
+    pub a: Option<usize>,
+    /// The index among the tensors of the second model.
+    pub b: Option<usize>,
     /// The result of the data comparison.
     pub data: DataDiff,
-}
-
-/// A tensor in one of the models.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Side {
-    /// The index among the model's tensors.
-    pub index: usize,
-    /// The dimensions, the contiguous one first.
-    pub shape: Vec<u64>,
-    /// The type.
-    pub ty: GgmlType,
+    /// Whether both models have it, with the same shape and type.
+    is_alike: bool,
 }
 
 /// The result of comparing a tensor's data.
@@ -111,9 +100,7 @@ pub enum DataDiff {
 impl TensorDiff {
     /// Whether both models have the same tensor, as far as it was compared.
     pub fn is_same(&self) -> bool {
-        let sides = self.a.as_ref().zip(self.b.as_ref());
-        let infos = sides.is_some_and(|(a, b)| (&a.shape, a.ty) == (&b.shape, b.ty));
-        infos && matches!(self.data, DataDiff::Same | DataDiff::NotCompared)
+        self.is_alike && matches!(self.data, DataDiff::Same | DataDiff::NotCompared)
     }
 }
 
@@ -121,6 +108,23 @@ impl Diff {
     /// Whether the models are equal, as far as they were compared.
     pub fn is_same(&self) -> bool {
         self.keys.is_empty() && self.tensors.iter().all(TensorDiff::is_same)
+    }
+
+    /// A key, and its values in both models.
+    pub fn values(&self, key: &KeyDiff) -> (Str<'_>, [Option<ValueRef<'_>>; 2]) {
+        let [first, second] = &self.models;
+        let a = key.a.and_then(|index| first.model().gguf().kv_by_index(index));
+        let b = key.b.and_then(|index| second.model().gguf().kv_by_index(index));
+        let name = a.or(b).map_or(Str(b""), |kv| kv.key);
+        (name, [a, b].map(|kv| kv.map(|kv| kv.value)))
+    }
+
+    /// The name of a tensor, and its head's entries in both models.
+    pub fn infos(&self, tensor: &TensorDiff) -> (Str<'_>, [Option<TensorInfoRef<'_>>; 2]) {
+        let [first, second] = &self.models;
+        let a = tensor.a.and_then(|index| first.tensor(index)).map(|tensor| tensor.info());
+        let b = tensor.b.and_then(|index| second.tensor(index)).map(|tensor| tensor.info());
+        (a.or(b).map_or(Str(b""), |info| info.name), [a, b])
     }
 
     /// The error of all tensors that were compared as numbers. Its row and column have no meaning.
@@ -145,48 +149,71 @@ pub fn diff(
     options: &DiffOptions,
     progress: &dyn Progress,
 ) -> Result<Diff, Error> {
-    let (a, b) = (GgufSource::open(a.as_ref())?, GgufSource::open(b.as_ref())?);
+    diff_models(Model::open(a)?, Model::open(b)?, options, progress)
+}
+
+/// As [`diff`], for open models: in memory, mapped, or in sources of the caller.
+///
+/// # Errors
+/// As for [`diff`].
+pub fn diff_models(a: Model, b: Model, options: &DiffOptions, progress: &dyn Progress) -> Result<Diff, Error> {
+    let (a, b) = (GgufSource::from_model(a)?, GgufSource::from_model(b)?);
     let (keys, n_same_keys) = diff_keys(a.model().gguf(), b.model().gguf());
     let mut tensors = pair_tensors(&a, &b);
     if !options.no_data {
         compare_data(&a, &b, &mut tensors, options.threads, progress)?;
+        a.check_unchanged()?;
+        b.check_unchanged()?;
     }
-    Ok(Diff { keys, n_same_keys, tensors })
+    Ok(Diff { keys, n_same_keys, tensors, models: [a, b] })
 }
 
 /// The different key-values, and the number of equal ones.
 pub fn diff_keys(a: &Gguf<'_>, b: &Gguf<'_>) -> (Vec<KeyDiff>, usize) {
-    let counts = |key: Str<'_>| SPLIT_KEYS.iter().all(|split| key != **split);
-    let mut others: HashMap<(&[u8], usize), ValueRef<'_>> = HashMap::new();
-    let mut order = Vec::new();
-    let mut seen: HashMap<&[u8], usize> = HashMap::new();
-    let nth = |key: &mut HashMap<_, usize>, name| {
-        let n = key.entry(name).or_insert(0);
-        *n += 1;
-        (name, *n)
+    let counted = |gguf: &Gguf<'_>| -> Vec<u64> {
+        let kvs = gguf.kvs().zip(0..).filter(|(kv, _)| SPLIT_KEYS.iter().all(|split| kv.key != **split));
+        kvs.map(|(_, index)| index).collect()
     };
-    for kv in b.kvs().filter(|kv| counts(kv.key)) {
-        let place = nth(&mut seen, kv.key.as_bytes());
-        others.insert(place, kv.value);
-        order.push(place);
-    }
-    let mut seen = HashMap::new();
-    let (mut keys, mut n_same) = (Vec::new(), 0);
-    for kv in a.kvs().filter(|kv| counts(kv.key)) {
-        let other = others.remove(&nth(&mut seen, kv.key.as_bytes()));
-        if other.is_some_and(|other| same_value(kv.value, other)) {
-            n_same += 1;
-            continue;
-        }
-        let (key, b) = (kv.key.as_bytes().to_vec(), other.map(|value| value.to_owned()));
-        keys.push(KeyDiff { key, a: Some(kv.value.to_owned()), b });
-    }
-    for place in order {
-        if let Some(value) = others.remove(&place) {
-            keys.push(KeyDiff { key: place.0.to_vec(), a: None, b: Some(value.to_owned()) });
-        }
-    }
+    let pairs =
+        pair(counted(a), counted(b), |i| a.kv_by_index(i).map(|kv| kv.key), |i| b.kv_by_index(i).map(|kv| kv.key));
+    let n_pairs = pairs.len();
+    let differs = |(x, y): &(Option<u64>, Option<u64>)| {
+        let values = x.and_then(|x| a.kv_by_index(x)).zip(y.and_then(|y| b.kv_by_index(y)));
+        values.is_none_or(|(x, y)| !same_value(x.value, y.value))
+    };
+    let keys: Vec<KeyDiff> = pairs.into_iter().filter(differs).map(|(a, b)| KeyDiff { a, b }).collect();
+    let n_same = n_pairs - keys.len();
     (keys, n_same)
+}
+
+/// Pairs the items of two lists by name, in order: of equal names, the first of one list with the first of the other, and so on. Those of
+/// the first list come first, then those that only the second has.
+fn pair<'n, I: Copy + Ord>(
+    a: Vec<I>,
+    b: Vec<I>,
+    name_in_a: impl Fn(I) -> Option<Str<'n>>,
+    name_in_b: impl Fn(I) -> Option<Str<'n>>,
+) -> Vec<(Option<I>, Option<I>)> {
+    let mut by_name: Vec<usize> = (0..a.len()).collect();
+    let mut pairs: Vec<(Option<I>, Option<I>)> = a.into_iter().map(|i| (Some(i), None)).collect();
+    let in_a =
+        |pairs: &[(Option<I>, Option<I>)], place: usize| name_in_a(pairs.get(place)?.0?).map(|name| name.as_bytes());
+    by_name.compact_sort_by(|&i, &j| in_a(&pairs, i).cmp(&in_a(&pairs, j)));
+    let mut others = b;
+    others.compact_sort_by(|&i, &j| {
+        let name = |i| name_in_b(i).map(|name| name.as_bytes());
+        name(i).cmp(&name(j))
+    });
+    let mut left = by_name.into_iter().peekable();
+    others.retain(|&j| {
+        let name = name_in_b(j).map(|name| name.as_bytes());
+        while left.next_if(|&place| in_a(&pairs, place) < name).is_some() {}
+        let found = left.next_if(|&place| in_a(&pairs, place) == name).and_then(|place| pairs.get_mut(place));
+        found.map(|pair| pair.1 = Some(j)).is_none()
+    });
+    others.sort_unstable();
+    pairs.extend(others.into_iter().map(|j| (None, Some(j))));
+    pairs
 }
 
 /// Whether values have the same type and are equal; NaNs are compared by their bits.
@@ -202,29 +229,16 @@ pub fn same_value(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     }
 }
 
-/// Pairs tensors by name. The first of duplicate names is paired with the first.
+/// All tensors, paired by name.
 fn pair_tensors(a: &GgufSource, b: &GgufSource) -> Vec<TensorDiff> {
-    let side = |source: &GgufSource, index: usize| {
-        let info = source.tensors().get(index)?;
-        Some(Side { index, shape: info.shape.clone(), ty: info.ty })
+    let all = |source: &GgufSource| (0..source.n_tensors()).collect();
+    let pairs = pair(all(a), all(b), |i| Some(a.tensor(i)?.name()), |j| Some(b.tensor(j)?.name()));
+    let tensor = |(i, j): (Option<usize>, Option<usize>)| {
+        let both = i.and_then(|i| a.tensor(i)).zip(j.and_then(|j| b.tensor(j)));
+        let is_alike = both.is_some_and(|(x, y)| x.ty() == y.ty() && x.shape().eq(y.shape()));
+        TensorDiff { a: i, b: j, data: DataDiff::NotCompared, is_alike }
     };
-    let mut others: HashMap<&[u8], Vec<usize>> = HashMap::new();
-    for (i, tensor) in b.tensors().iter().enumerate().rev() {
-        others.entry(&tensor.name).or_default().push(i);
-    }
-    let mut tensors = Vec::new();
-    for (i, tensor) in a.tensors().iter().enumerate() {
-        let other = others.get_mut(tensor.name.as_slice()).and_then(Vec::pop);
-        let (name, data) = (tensor.name.clone(), DataDiff::NotCompared);
-        tensors.push(TensorDiff { name, a: side(a, i), b: other.and_then(|j| side(b, j)), data });
-    }
-    let mut rest: Vec<usize> = others.into_values().flatten().collect();
-    rest.sort_unstable();
-    for j in rest {
-        let name = b.tensors().get(j).map(|t| t.name.clone()).unwrap_or_default();
-        tensors.push(TensorDiff { name, a: None, b: side(b, j), data: DataDiff::NotCompared });
-    }
-    tensors
+    pairs.into_iter().map(tensor).collect()
 }
 
 /// Compares the data of tensors of equal shapes.
@@ -235,50 +249,48 @@ fn compare_data(
     threads: Option<NonZeroUsize>,
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let both = |t: &TensorDiff| {
-        t.a.as_ref().zip(t.b.as_ref()).filter(|(a, b)| a.shape == b.shape).map(|(a, b)| (a.clone(), b.clone()))
+    let both = |t: &TensorDiff| Some((t.a?, t.b?));
+    let alike = |tensors: &[TensorDiff]| -> Vec<usize> {
+        tensors.iter().enumerate().filter(|(_, t)| t.is_alike).map(|(i, _)| i).collect()
     };
-    let mut alike = Vec::new();
-    let mut numbers = Vec::new();
-    for (i, (x, y)) in tensors.iter().enumerate().filter_map(|(i, t)| Some((i, both(t)?))) {
-        if x.ty == y.ty { alike.push((i, (x.index, y.index))) } else { numbers.push(i) }
-    }
-    let pairs: Vec<(usize, usize)> = alike.iter().map(|(_, pair)| *pair).collect();
+    let pairs: Vec<(usize, usize)> = tensors.iter().filter(|t| t.is_alike).filter_map(both).collect();
     let found = first_differences([a, b], &pairs, threads, progress)?;
-    for ((i, _), at) in alike.into_iter().zip(found) {
-        let Some(tensor) = tensors.get_mut(i) else { continue };
-        tensor.data = match at {
-            None => DataDiff::Same,
-            Some(at) => {
-                numbers.push(i);
-                DataDiff::Bytes(Some(at))
-            }
-        };
-    }
-    numbers.sort_unstable();
-    let mut work = Vec::new();
-    for i in numbers {
-        let Some((tensor, (x, y))) = tensors.get_mut(i).and_then(|t| both(t).map(|sides| (t, sides))) else { continue };
-        if codec(x.ty).is_none() || codec(y.ty).is_none() {
-            if x.ty != y.ty {
-                tensor.data = DataDiff::Bytes(None);
-            }
-            continue;
+    drop(pairs);
+    for (i, at) in alike(tensors).into_iter().zip(found) {
+        if let Some(tensor) = tensors.get_mut(i) {
+            tensor.data = at.map_or(DataDiff::Same, |at| DataDiff::Bytes(Some(at)));
         }
-        work.push(Rows::of(i, &tensor.name, &x, &y));
     }
-    let bytes = work.iter().map(|rows| rows.bytes()).fold(0, u64::saturating_add);
+    let mut work = Vec::new();
+    for (i, tensor) in tensors.iter_mut().enumerate() {
+        let sides = tensor.a.and_then(|i| a.tensor(i)).zip(tensor.b.and_then(|j| b.tensor(j)));
+        let Some((x, y)) = sides.filter(|(x, y)| x.shape().eq(y.shape())) else { continue };
+        match tensor.data {
+            DataDiff::Same => {}
+            _ if codec(x.ty()).is_some() && codec(y.ty()).is_some() => work.push(i),
+            _ if x.ty() != y.ty() => tensor.data = DataDiff::Bytes(None),
+            _ => {}
+        }
+    }
+    let pairs = &*tensors;
+    let rows_of = |i: usize| {
+        let (i, j) = both(pairs.get(i)?)?;
+        Some(Rows::of((i, a.tensor(i)?.info()), (j, b.tensor(j)?.info())))
+    };
+    let all_rows = || work.iter().filter_map(|&i| Some((i, rows_of(i)?)));
+    let bytes = all_rows().map(|(_, rows)| rows.bytes()).fold(0, u64::saturating_add);
     progress.event(Event::Started { n_tensors: work.len(), bytes });
     let errors: Mutex<BTreeMap<usize, TensorError>> = Mutex::default();
-    let chunks = work.iter().flat_map(|rows| rows.chunks().map(move |(first, n)| (rows, first, n)));
-    workers::for_each(threads, chunks, progress, <[Vec<u8>; 2]>::default, |buffers, (rows, first, n)| {
+    let chunks = all_rows().flat_map(|(i, rows)| rows.chunks().map(move |(first, n)| (i, rows, first, n)));
+    workers::for_each(threads, chunks, progress, <[Vec<u8>; 2]>::default, |buffers, (i, rows, first, n)| {
+        let name = rows.name.to_string();
         if first == 0 {
-            progress.event(Event::Tensor { index: rows.tensor, name: &rows.name });
+            progress.event(Event::Tensor { index: i, name: &name });
         }
         let [x, y] = buffers;
         let of = |index: usize, row_bytes: u64, source: &GgufSource, buffer: &mut Vec<u8>| {
             let bytes = n.saturating_mul(row_bytes);
-            let refused = || Error::OutOfMemory { what: rows.name.clone(), bytes };
+            let refused = || Error::OutOfMemory { what: name.clone(), bytes };
             let len = usize::try_from(bytes).map_err(|_| refused())?;
             buffer.try_reserve(len.saturating_sub(buffer.len())).map_err(|_| refused())?;
             buffer.resize(len, 0);
@@ -286,20 +298,21 @@ fn compare_data(
         };
         of(rows.a.0, rows.a.2, a, x)?;
         of(rows.b.0, rows.b.2, b, y)?;
-        let error = compare_rows(&rows.name, (rows.a.1, x), (rows.b.1, y), (first, 0), rows.row_len, None)?;
-        errors.lock().unwrap_or_else(PoisonError::into_inner).entry(rows.tensor).or_default().merge(&error);
+        let error = compare_rows(&name, (rows.a.1, x), (rows.b.1, y), (first, 0), rows.row_len, None)?;
+        errors.lock().unwrap_or_else(PoisonError::into_inner).entry(i).or_default().merge(&error);
         progress.event(Event::Advanced { bytes: n.saturating_mul(rows.a.2) });
         Ok::<_, Error>(())
     })?;
     progress.event(Event::Finished);
+    let empty: Vec<usize> = all_rows().filter(|(_, rows)| rows.n_rows == 0).map(|(i, _)| i).collect();
     for (i, error) in errors.into_inner().unwrap_or_else(PoisonError::into_inner) {
         if let Some(tensor) = tensors.get_mut(i) {
             tensor.data = DataDiff::Numbers(Box::new(error));
         }
     }
     // Empty tensors are equal.
-    for rows in work.iter().filter(|rows| rows.n_rows == 0) {
-        if let Some(tensor) = tensors.get_mut(rows.tensor) {
+    for i in empty {
+        if let Some(tensor) = tensors.get_mut(i) {
             tensor.data = DataDiff::Numbers(Box::default());
         }
     }
@@ -307,9 +320,9 @@ fn compare_data(
 }
 
 /// A tensor to compare row by row.
-struct Rows {
-    tensor: usize,
-    name: String,
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    name: Str<'a>,
     row_len: u64,
     n_rows: u64,
     /// Index in the model, type, and bytes of a row.
@@ -317,19 +330,18 @@ struct Rows {
     b: (usize, GgmlType, u64),
 }
 
-impl Rows {
-    fn of(tensor: usize, name: &[u8], a: &Side, b: &Side) -> Rows {
-        let row_len = a.shape.first().copied().unwrap_or(1);
-        let n_elements = gguf_format::n_elements(a.shape.iter().copied()).unwrap_or(0);
+impl<'a> Rows<'a> {
+    fn of((i, a): (usize, TensorInfoRef<'a>), (j, b): (usize, TensorInfoRef<'_>)) -> Rows<'a> {
+        let row_len = a.dims.dim(0);
+        let n_elements = a.n_elements().unwrap_or(0);
         // The sizes of both tensors were validated when the files were opened.
         let row_bytes = |ty: GgmlType| ty.tensor_bytes([row_len]).unwrap_or(0);
         Rows {
-            tensor,
-            name: Str(name).to_string(),
+            name: a.name,
             row_len,
             n_rows: n_elements.checked_div(row_len).unwrap_or(0),
-            a: (a.index, a.ty, row_bytes(a.ty)),
-            b: (b.index, b.ty, row_bytes(b.ty)),
+            a: (i, a.ty, row_bytes(a.ty)),
+            b: (j, b.ty, row_bytes(b.ty)),
         }
     }
 
@@ -356,10 +368,10 @@ pub struct Elements {
     pub first: Option<u64>,
 }
 
-impl KeyDiff {
-    /// The differences between the elements, if both values are arrays of one type.
-    pub fn elements(&self) -> Option<Elements> {
-        let (a, b) = (self.a.as_ref()?.as_ref().as_array()?, self.b.as_ref()?.as_ref().as_array()?);
+impl Elements {
+    /// The differences between the elements of two values, if both are arrays of one type.
+    pub fn of(a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Elements> {
+        let (a, b) = (a.as_array()?, b.as_array()?);
         if a.elem_type() != b.elem_type() {
             return None;
         }

@@ -177,6 +177,8 @@ pub enum EditError {
     Draft,
     /// The key that reserves space for later edits cannot be edited like others.
     PadKey,
+    /// The key that reserves space for later edits has a value that is not padding.
+    NotPadding,
     /// The edit would move every tensor.
     Alignment,
     /// The key-values of the model are in another shard.
@@ -204,6 +206,8 @@ pub enum EditError {
         other: PathBuf,
         /// The difference.
         problem: String,
+        /// Whether both files have the same length, so that the difference may be damage of the head.
+        is_alike: bool,
     },
     /// The other file is damaged as well.
     OtherDamaged {
@@ -401,6 +405,11 @@ impl fmt::Display for EditError {
             EditError::PadKey => {
                 write!(f, "{} only reserves space for later edits and is managed automatically", crate::PAD_KEY)
             }
+            EditError::NotPadding => write!(
+                f,
+                "{} is not a string: the key reserves space for edits, so it must be removed before any other edit",
+                crate::PAD_KEY
+            ),
             EditError::Alignment => {
                 f.write_str("changing general.alignment would move every tensor, which an edit cannot do")
             }
@@ -418,7 +427,7 @@ impl fmt::Display for EditError {
                     "{problem}; the correct value does not follow from the rest of the file, so an intact copy is needed"
                 )
             }
-            EditError::NotACopy { other, problem } => {
+            EditError::NotACopy { other, problem, .. } => {
                 write!(f, "{} is not a copy of this file: {problem}", other.display())
             }
             EditError::OtherDamaged { other, problem } => {

@@ -1,5 +1,6 @@
 //! Edits of the keys and tensor names of a head, and the resulting changes.
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Head, Kv, MAX_KEY, Value};
 
 use crate::EditError;
@@ -221,7 +222,7 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a [u8]>) -> Vec<String>
         .map(|n| (if n.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(name, n) }, n))
         .filter(|(score, _)| *score > 0.8)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.compact_sort_by(|a, b| b.0.total_cmp(&a.0));
     let best = near.first().map_or(0.0, |(score, _)| *score);
     near.iter().filter(|(score, _)| *score > best - 0.05).take(3).map(|(_, name)| (*name).to_owned()).collect()
 }

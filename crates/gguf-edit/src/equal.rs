@@ -28,12 +28,12 @@ pub(crate) fn first_differences(
     progress.event(Event::Started { n_tensors: pairs.len(), bytes });
     let found: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(u64::MAX)).collect();
     let pieces = pairs.iter().zip(&found).flat_map(|(&(i, j), found)| {
-        let ty = a.tensors().get(i).map_or(GgmlType::I8, |t| t.ty);
+        let ty = a.tensor(i).map_or(GgmlType::I8, |t| t.ty());
         pieces(ty, bytes_of(a, i), PIECE).map(move |(from, bytes)| (i, j, from, bytes, found))
     });
     workers::for_each(threads, pieces, progress, <[Vec<u8>; 2]>::default, |buffers, (i, j, from, bytes, found)| {
         if from == 0 {
-            let name = a.tensors().get(i).map(|t| String::from_utf8_lossy(&t.name).into_owned());
+            let name = a.tensor(i).map(|t| String::from_utf8_lossy(t.name().as_bytes()).into_owned());
             progress.event(Event::Tensor { index: i, name: &name.unwrap_or_default() });
         }
         // Bytes after a known difference need not be compared.

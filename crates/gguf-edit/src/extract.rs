@@ -1,9 +1,10 @@
 //! Exports tensors to other formats: `.npy` for one, safetensors for several.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use gguf_format::{GgmlType, Str, TensorInfo};
+use gguf_format::{GgmlType, Str, TensorInfoRef};
 use gguf_io::Output;
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
@@ -62,15 +63,10 @@ pub struct Extraction {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Extracted {
-    /// The name.
-    pub name: Vec<u8>,
-    /// Dimensions in GGUF's order, the contiguous one first.
-    pub shape: Vec<u64>,
-    /// The type in the model.
-    pub from: GgmlType,
+    /// The index among the tensors of the model.
+    pub index: usize,
     /// The type in the output.
     pub to: GgmlType,
-    index: usize,
     /// The offset of the data in the output.
     start: u64,
 }
@@ -89,39 +85,46 @@ pub fn extract(
 ) -> Result<Extraction, Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
-    let infos = source.tensors();
     let mut tensors = Vec::new();
     for pattern in patterns {
-        if !infos.iter().any(|t| matches(pattern, Str(&t.name))) {
+        if !source.tensors().any(|t| matches(pattern, t.name())) {
             return Err(crate::rewrite::no_tensor(path, pattern));
         }
     }
-    for (index, t) in infos.iter().enumerate().filter(|(_, t)| patterns.iter().any(|p| matches(p, Str(&t.name)))) {
-        let to = target(path, t, format, values)?;
-        let (name, shape) = (t.name.clone(), t.shape.clone());
-        tensors.push(Extracted { name, shape, from: t.ty, to, index, start: 0 });
+    for (index, t) in source.tensors().enumerate().filter(|(_, t)| patterns.iter().any(|p| matches(p, t.name()))) {
+        tensors.push(Extracted { index, to: target(path, t.info(), format, values)?, start: 0 });
     }
-    let header = match (format, tensors.as_slice()) {
-        (Format::Npy, [one]) => npy::header(one.to, &one.shape).ok_or_else(|| no_way(path, one))?,
-        (Format::Npy, several) => return Err(Error::OneTensor { path: path.to_owned(), n: several.len() }),
-        (Format::Safetensors, several) => safetensors_header(path, several)?,
+    let header = match format {
+        Format::Npy => {
+            let one = <[&Extracted; 1]>::try_from(tensors.iter().collect::<Vec<_>>());
+            let [one] = one.map_err(|several| Error::OneTensor { path: path.to_owned(), n: several.len() })?;
+            let tensor = source.tensor(one.index).ok_or_else(|| crate::rewrite::no_tensor(path, ""))?;
+            let shape: Vec<u64> = tensor.shape().collect();
+            npy::header(one.to, &shape).ok_or_else(|| no_way(path, tensor.info(), one.to))?
+        }
+        Format::Safetensors => safetensors_header(path, &source, &tensors)?,
     };
     let mut end = header.len() as u64;
     for tensor in &mut tensors {
         tensor.start = end;
-        end = end.saturating_add(tensor.n_bytes());
+        end = end.saturating_add(source.tensor(tensor.index).map_or(0, |t| n_bytes(t.info(), tensor.to)));
     }
     Ok(Extraction { source, tensors, header, file_bytes: end })
 }
 
-fn no_way(path: &Path, tensor: &Extracted) -> Error {
-    let (path, name) = (path.to_owned(), gguf_format::check::shown(Str(&tensor.name)));
-    Error::NotEncodable { path, tensor: name, from: tensor.from, to: tensor.to }
+fn no_way(path: &Path, tensor: TensorInfoRef<'_>, to: GgmlType) -> Error {
+    let (path, name) = (path.to_owned(), gguf_format::check::shown(tensor.name));
+    Error::NotEncodable { path, tensor: name, from: tensor.ty, to }
+}
+
+/// The size of a tensor in the output.
+fn n_bytes(tensor: TensorInfoRef<'_>, to: GgmlType) -> u64 {
+    to.tensor_bytes(tensor.dims).unwrap_or(0)
 }
 
 /// The type of a tensor in the output.
-fn target(path: &Path, tensor: &TensorInfo, format: Format, values: Values) -> Result<GgmlType, Error> {
-    let shown = || gguf_format::check::shown(Str(&tensor.name));
+fn target(path: &Path, tensor: TensorInfoRef<'_>, format: Format, values: Values) -> Result<GgmlType, Error> {
+    let shown = || gguf_format::check::shown(tensor.name);
     let holds = |ty| match format {
         Format::Npy => npy::holds(ty),
         Format::Safetensors => SAFETENSORS.iter().any(|(_, t)| *t == ty),
@@ -145,35 +148,28 @@ fn target(path: &Path, tensor: &TensorInfo, format: Format, values: Values) -> R
 }
 
 /// The length and the JSON header; the data of the tensors follows in order.
-fn safetensors_header(path: &Path, tensors: &[Extracted]) -> Result<Vec<u8>, Error> {
-    let mut entries = serde_json::Map::new();
-    let metadata = serde_json::json!({ "format": "pt" });
-    entries.insert("__metadata__".to_owned(), metadata);
+fn safetensors_header(path: &Path, source: &GgufSource, tensors: &[Extracted]) -> Result<Vec<u8>, Error> {
+    let mut names = HashSet::with_capacity(tensors.len());
+    let mut header = [0; 8].to_vec();
+    header.extend_from_slice(br#"{"__metadata__":{"format":"pt"}"#);
     let mut end = 0u64;
-    for tensor in tensors {
-        let (dtype, _) = SAFETENSORS.iter().find(|(_, ty)| *ty == tensor.to).ok_or_else(|| no_way(path, tensor))?;
-        let name = std::str::from_utf8(&tensor.name).map_err(|_| no_way(path, tensor))?;
-        let start = end;
-        end = end.saturating_add(tensor.n_bytes());
-        let shape: Vec<u64> = tensor.shape.iter().rev().copied().collect();
-        let entry = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
-        if entries.insert(name.to_owned(), entry).is_some() {
-            let (path, name) = (path.to_owned(), gguf_format::check::shown(Str(&tensor.name)));
-            return Err(Error::TensorExists { path, name });
+    for (info, to) in tensors.iter().filter_map(|t| Some((source.tensor(t.index)?.info(), t.to))) {
+        let (dtype, _) = SAFETENSORS.iter().find(|(_, ty)| *ty == to).ok_or_else(|| no_way(path, info, to))?;
+        let name = info.name.to_str().map_err(|_| no_way(path, info, to))?;
+        if name == "__metadata__" || !names.insert(name) {
+            return Err(Error::TensorExists { path: path.to_owned(), name: gguf_format::check::shown(info.name) });
         }
+        let start = end;
+        end = end.saturating_add(n_bytes(info, to));
+        let shape: Vec<u64> = info.dims.rev().collect();
+        let entry = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+        header.extend_from_slice(format!(",{}:{entry}", serde_json::Value::from(name)).as_bytes());
     }
-    let mut json = serde_json::Value::Object(entries).to_string().into_bytes();
-    json.resize(json.len().next_multiple_of(8), b' ');
-    let mut header = (json.len() as u64).to_le_bytes().to_vec();
-    header.append(&mut json);
+    header.push(b'}');
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let json = (header.len() as u64 - 8).to_le_bytes();
+    header.iter_mut().zip(json).for_each(|(byte, len)| *byte = len);
     Ok(header)
-}
-
-impl Extracted {
-    /// The size in the output.
-    pub fn n_bytes(&self) -> u64 {
-        self.to.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
-    }
 }
 
 impl Extraction {
@@ -211,19 +207,21 @@ impl Extraction {
         let source_bytes = |t: &Extracted| self.source.stored(t.index).map_or(0, |stored| stored.bytes);
         let bytes = self.tensors.iter().map(source_bytes).fold(0, u64::saturating_add);
         progress.event(Event::Started { n_tensors: self.tensors.len(), bytes });
-        let items = self
-            .tensors
-            .iter()
-            .flat_map(|t| pieces(t.from, source_bytes(t), PIECE).map(move |(from, bytes)| (t, from, bytes)));
-        workers::for_each(threads, items, progress, Buffers::default, |buffers, (tensor, from, bytes)| {
+        let found = self.tensors.iter().filter_map(|t| Some((t, self.source.tensor(t.index)?.info())));
+        let items = found.flat_map(|(t, info)| {
+            pieces(info.ty, source_bytes(t), PIECE).map(move |(from, bytes)| (t, info, from, bytes))
+        });
+        workers::for_each(threads, items, progress, Buffers::default, |buffers, (tensor, info, from, bytes)| {
             if from == 0 {
-                progress.event(Event::Tensor { index: tensor.index, name: &String::from_utf8_lossy(&tensor.name) });
+                let name = String::from_utf8_lossy(info.name.as_bytes());
+                progress.event(Event::Tensor { index: tensor.index, name: &name });
             }
-            self.write(&output, buffers, tensor, from, bytes)?;
+            self.write(&output, buffers, (tensor, info), from, bytes)?;
             progress.event(Event::Advanced { bytes });
             Ok::<_, Error>(())
         })?;
         progress.event(Event::Written);
+        self.source.check_unchanged()?;
         output.commit()?;
         progress.event(Event::Finished);
         Ok(())
@@ -234,22 +232,22 @@ impl Extraction {
         &self,
         output: &Output,
         buffers: &mut Buffers,
-        tensor: &Extracted,
+        (tensor, stored): (&Extracted, TensorInfoRef<'_>),
         from: u64,
         bytes: u64,
     ) -> Result<(), Error> {
-        let what = || gguf_format::check::shown(Str(&tensor.name));
+        let what = || gguf_format::check::shown(stored.name);
         let packed = resize(&mut buffers.packed, bytes, what)?;
         self.source.read(tensor.index, from, packed)?;
-        if tensor.from == tensor.to {
+        if stored.ty == tensor.to {
             return Ok(output.write_at(tensor.start + from, packed)?);
         }
         let no_codec = || gguf_pipeline::Error::NoCodec { tensor: what() };
-        let info = tensor.from.info().ok_or_else(no_codec)?;
+        let info = stored.ty.info().ok_or_else(no_codec)?;
         let (block_bytes, block_len) = (u64::from(info.block_bytes).max(1), u64::from(info.block_len));
         let (first, n) = (from / block_bytes * block_len, bytes / block_bytes * block_len);
         let values = resize(&mut buffers.values, n, what)?;
-        let decode = codec(tensor.from).ok_or_else(no_codec)?;
+        let decode = codec(stored.ty).ok_or_else(no_codec)?;
         decode.decode(packed, values).map_err(|source| gguf_pipeline::Error::Codec {
             tensor: what(),
             row: 0,

@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use gguf_io::ReadAt as _;
+use gguf_format::sort::CompactSort as _;
+use gguf_io::{FileState, ReadAt as _, open_regular};
 use gguf_pipeline::{Event, Progress, workers};
 use sha2::{Digest as _, Sha256};
 
@@ -18,7 +19,7 @@ const PIECE: usize = 1 << 20;
 /// of the machine.
 ///
 /// # Errors
-/// If a file cannot be read, or the work is cancelled.
+/// If a file cannot be read or has changed since it was opened, or the work is cancelled.
 pub fn file_hashes<P: AsRef<Path>>(
     paths: &[P],
     threads: Option<NonZeroUsize>,
@@ -27,16 +28,22 @@ pub fn file_hashes<P: AsRef<Path>>(
     let open = |path: &P| {
         let path = path.as_ref();
         let io = |source| gguf_io::Error::Io { path: path.to_owned(), action: "open", source };
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path)?;
+        let state = FileState::of(&file).map_err(io)?;
         let bytes = file.size().map_err(io)?;
-        Ok((path.to_owned(), file, bytes))
+        Ok((path.to_owned(), file, state, bytes))
     };
     let files = paths.iter().map(open).collect::<Result<Vec<_>, gguf_io::Error>>()?;
-    let read = |(path, file, _): &(_, File, u64), at, piece: &mut [u8]| {
+    let read = |(path, file, ..): &(_, File, FileState, u64), at, piece: &mut [u8]| {
         let io = |source| gguf_io::Error::Io { path: std::path::PathBuf::clone(path), action: "read", source };
         file.read_exact_at(at, piece).map_err(io)
     };
-    sha256(&files, |(_, _, bytes)| *bytes, read, threads, progress)
+    let hashes = sha256(&files, |(_, _, _, bytes)| *bytes, read, threads, progress)?;
+    let changed = files.iter().find(|(_, file, state, _)| FileState::of(file).ok() != Some(*state));
+    match changed {
+        Some((path, ..)) => Err(gguf_io::Error::Changed(path.clone()).into()),
+        None => Ok(hashes),
+    }
 }
 
 /// The SHA-256 of each file, given functions for its length and its pieces.
@@ -75,6 +82,6 @@ pub(crate) fn sha256<F: Sync>(
     )?;
     progress.event(Event::Finished);
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort();
+    found.compact_sort_by(Ord::cmp);
     Ok(found.into_iter().map(|(_, digits)| digits).collect())
 }

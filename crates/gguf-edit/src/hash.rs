@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, Dialect, Head, Kv, Str, TensorInfo, Version, swap_blocks};
 use gguf_io::ModelFile;
 use gguf_pipeline::{Cancelled, Event, Progress, workers};
@@ -195,7 +196,7 @@ pub struct TensorHashes {
 /// Hashes the tensors of files: one, or the shards of a model in order.
 ///
 /// # Errors
-/// If a file cannot be read or lacks the data of a tensor, or the work is cancelled.
+/// If a file cannot be read, lacks the data of a tensor, or has changed since it was opened, or the work is cancelled.
 pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress) -> Result<Hashes, Error> {
     let mut tensors = Vec::new();
     for file in files {
@@ -213,6 +214,7 @@ pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress)
         (true, false) => (work.tensor_by_tensor(options.threads)?, Vec::new()),
         (false, _) => work.in_order(options.threads)?,
     };
+    files.iter().try_for_each(ModelFile::check_unchanged)?;
     progress.event(Event::Finished);
     Ok(collect(files, &tensors, options, of_tensors, of_model))
 }
@@ -256,7 +258,7 @@ fn collect(
     let mut model: Vec<(Algorithm, String)> = of_model.into_iter().map(text).collect();
     if options.has(Algorithm::Content) {
         let metadata = metadata_digest(files);
-        leaves.sort_by_key(|(name, _)| *name);
+        leaves.compact_sort_by_key(|(name, _)| *name);
         let mut sha = Sha256::new_with_prefix(b"ggufkit content 1\0");
         sha.update(metadata);
         sha.update((leaves.len() as u64).to_le_bytes());
@@ -292,7 +294,7 @@ fn metadata_digest(files: &[ModelFile]) -> [u8; 32] {
         let digest = Sha256::digest(encoded.get(HEADER..).unwrap_or_default());
         digests.push((kv.key, digest));
     }
-    digests.sort_by_key(|(key, _)| *key);
+    digests.compact_sort_by_key(|(key, _)| *key);
     let mut sha = Sha256::new_with_prefix(b"ggufkit metadata 1\0");
     sha.update((digests.len() as u64).to_le_bytes());
     digests.iter().for_each(|(_, digest)| sha.update(digest));
@@ -516,7 +518,7 @@ impl Work<'_> {
         let of_model = self.of_model.iter().zip(of_model).map(|(&kind, turn)| (kind, turn.into_inner().finish()));
         let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         for digests in &mut results {
-            digests.sort_by_key(|(kind, _)| self.of_tensors.iter().position(|k| k == kind));
+            digests.compact_sort_by_key(|(kind, _)| self.of_tensors.iter().position(|k| k == kind));
         }
         Ok((results, of_model.collect()))
     }

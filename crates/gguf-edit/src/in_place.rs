@@ -9,14 +9,14 @@
 //! interruption, either the old file or the new one exists; see [`gguf_io::in_place`].
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::{self, Finding, Severity};
 use gguf_format::shard::ShardKeys;
 use gguf_format::{ALIGNMENT_KEY, Gguf, Head, Kv, KvRef, Value, ValueRef, Version, align_up};
-use gguf_io::in_place::{EditStep, replace_start, space};
+use gguf_io::in_place::{EditLock, EditStep, space};
 use gguf_io::{ModelFile, Output};
 use gguf_pipeline::{Event, Progress};
 
@@ -93,7 +93,8 @@ impl Way {
     }
 }
 
-/// Planned edits of a file. Nothing is written before [`run`](EditPlan::run).
+/// Planned edits of a file. Nothing is written before [`run`](EditPlan::run), which fails if the file has changed since it was opened. To
+/// exclude other edits from the start, lock the file first and use [`run_locked`](EditPlan::run_locked).
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_edit::EditError> {
@@ -147,11 +148,19 @@ impl EditPlan {
     /// If the file cannot be read, an edit cannot be made, the new head would be invalid, or the file would have to be rewritten but must
     /// not be.
     pub fn new(path: impl AsRef<Path>, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
-        let path = path.as_ref();
-        EditPlan::of(ModelFile::open(path)?, edits, options).map_err(|e| e.at(path))
+        EditPlan::of(ModelFile::open(path)?, edits, options)
     }
 
-    fn of(file: ModelFile, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
+    /// Plans edits of an open file.
+    ///
+    /// # Errors
+    /// See [`new`](EditPlan::new); also if the model was not opened from a file.
+    pub fn of(file: ModelFile, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
+        let path = file.path().to_owned();
+        EditPlan::plan(file, edits, options).map_err(|e| e.at(&path))
+    }
+
+    fn plan(file: ModelFile, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
         let gguf = file.gguf();
         if gguf.dialect().version == Version::Draft {
             return Err(EditError::Draft);
@@ -165,12 +174,20 @@ impl EditPlan {
         if let (Some(no @ 1..), true) = (ShardKeys::of(gguf).no, changes.iter().any(is_of_model)) {
             return Err(EditError::NotFirstShard { number: no + 1 });
         }
-        if changes.iter().any(|change| change.is_about(PAD_KEY)) {
+        let is_pad_key = |kv: &Kv| kv.key == PAD_KEY.as_bytes();
+        let is_pad = |kv: &Kv| is_pad_key(kv) && matches!(kv.value, Value::String(_));
+        // A value that is not a string is not padding. It can only be removed.
+        let is_foreign =
+            |change: &&Change| matches!(change, Change::Removed { before, .. } if before.as_ref().as_str().is_none());
+        let mut of_pad = changes.iter().filter(|change| change.is_about(PAD_KEY)).peekable();
+        if of_pad.peek().is_some() && !of_pad.any(|change| is_foreign(&change)) {
             return Err(EditError::PadKey);
         }
-        let is_pad = |kv: &Kv| kv.key == PAD_KEY.as_bytes() && matches!(kv.value, Value::String(_));
-        let pad = head.kvs.iter().position(is_pad).map(|at| (at, head.kvs.remove(at)));
-        let pad = pad.map(|(at, kv)| (at, kv.value.as_ref().as_str().map_or(0, |pad| pad.as_bytes().len() as u64)));
+        if head.kvs.iter().any(|kv| is_pad_key(kv) && !is_pad(kv)) {
+            return Err(EditError::NotPadding);
+        }
+        let pad = head.kvs.iter().position(is_pad).map(|at| (at, room_of(gguf)));
+        head.kvs.retain(|kv| !is_pad_key(kv));
         let real = file.path().canonicalize().map_err(|source| gguf_io::Error::Io {
             path: file.path().to_owned(),
             action: "open",
@@ -202,7 +219,7 @@ impl EditPlan {
     fn choose(&mut self, options: &EditOptions) -> Result<(), EditError> {
         let file_bytes = self.file.file_bytes();
         let old_offset = self.file.gguf().data_offset();
-        let why = match n_links(&self.real) {
+        let why = match n_links(self.source()?) {
             _ if options.rewrite => Some("a rewrite was requested"),
             // The edit would be visible under the other names, but not the journal.
             2.. => Some("the file has several names (hard links)"),
@@ -232,8 +249,8 @@ impl EditPlan {
 
     /// Encodes the start of a rewritten file at `path`.
     fn choose_new_file(&mut self, path: &Path, why: &'static str) -> Result<(), EditError> {
-        let source = File::open(&self.real).map_err(|e| io_error(&self.real, "open", e))?;
-        let block = space::block_bytes(path).ok().filter(|_| space::can_share(&source, path));
+        let source = self.source()?;
+        let block = space::block_bytes(path).ok().filter(|_| space::can_share(source, path));
         (self.way, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
             Some(unit) => (Way::Share, self.same_or_grown(unit)?),
             None => (Way::Copy { why }, self.anew()?),
@@ -347,6 +364,12 @@ impl EditPlan {
         })
     }
 
+    /// The open file: the one that was planned for, even if its name is that of another one by now.
+    fn source(&self) -> Result<&File, EditError> {
+        let path = self.file.path();
+        self.file.as_file().ok_or_else(|| gguf_io::Error::NotAFile(path.to_owned()).into())
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.file.path()
@@ -424,22 +447,50 @@ impl EditPlan {
     /// Makes the edits as planned, and returns how. If the file system cannot insert bytes after all, the file is rewritten.
     ///
     /// # Errors
-    /// The file is then unchanged, except for [`gguf_io::Error::Unfinished`].
-    pub fn run(mut self, progress: &dyn Progress) -> Result<Way, EditError> {
+    /// [`gguf_io::Error::Busy`] if another process is editing the file, and [`gguf_io::Error::Changed`] if it has changed since it was
+    /// opened. The file is unchanged after any error, except for [`gguf_io::Error::Unfinished`].
+    pub fn run(self, progress: &dyn Progress) -> Result<Way, EditError> {
+        match self.way {
+            Way::Nothing => Ok(self.way),
+            _ => {
+                let lock = EditLock::new(&self.real)?;
+                self.run_locked(lock, progress)
+            }
+        }
+    }
+
+    /// Like [`run`](EditPlan::run), with the lock of the file. A caller that locks the file before opening it excludes all other edits in
+    /// between.
+    ///
+    /// # Errors
+    /// See [`run`](EditPlan::run).
+    pub fn run_locked(mut self, mut lock: EditLock, progress: &dyn Progress) -> Result<Way, EditError> {
+        lock.check(&self.file)?;
         match self.way {
             Way::Nothing => return Ok(self.way),
-            Way::Room | Way::Insert { .. } => match self.replace(&|step| progress.event(Event::Edited { step })) {
-                Err(EditError::Io(e)) if self.may_write_anew(&e) => {
-                    let real = self.real.clone();
-                    self.choose_new_file(&real, NO_INSERT)?;
+            Way::Room | Way::Insert { .. } => {
+                match self.replace(&mut lock, &|step| progress.event(Event::Edited { step })) {
+                    Err(EditError::Io(e)) if self.may_write_anew(&e) => {
+                        let real = self.real.clone();
+                        self.choose_new_file(&real, NO_INSERT)?;
+                    }
+                    result => return result.map(|()| self.way),
                 }
-                result => return result.map(|()| self.way),
-            },
+            }
             Way::Share | Way::Copy { .. } => {}
         }
         let output = Output::create(&self.real, true)?;
-        self.write(output, progress, true)?;
-        Ok(self.way)
+        self.write(&output, progress)?;
+        keep_owner(self.source()?, output.file());
+        progress.event(Event::Written);
+        output.sync()?;
+        progress.event(Event::Synced);
+        lock.check(&self.file)?;
+        let EditPlan { file, real, way, .. } = self;
+        output.commit_over(file)?;
+        progress.event(Event::Named { path: &real });
+        progress.event(Event::Finished);
+        Ok(way)
     }
 
     fn may_write_anew(&self, e: &gguf_io::Error) -> bool {
@@ -449,7 +500,7 @@ impl EditPlan {
     }
 
     /// Edits the file in place.
-    fn replace(&self, on: &dyn Fn(EditStep)) -> Result<(), EditError> {
+    fn replace(&self, lock: &mut EditLock, on: &dyn Fn(EditStep)) -> Result<(), EditError> {
         let inserted = match self.way {
             Way::Insert { bytes } => bytes,
             _ => 0,
@@ -462,28 +513,36 @@ impl EditPlan {
         if old.get(..head.len()) != Some(head) {
             return Err(gguf_io::Error::Changed(self.file.path().to_owned()).into());
         }
-        Ok(replace_start(&self.real, &old, &self.new.bytes, on)?)
+        Ok(lock.replace_start(&old, &self.new.bytes, on)?)
     }
 
     /// Writes the edited file to another path, and leaves the original unchanged. Blocks are shared if the file system supports it.
     ///
     /// # Errors
-    /// If the output exists and `replace` is false, is the edited file itself, or cannot be written. No output is left then.
+    /// If the output exists and `replace` is false, is the edited file itself, or cannot be written; [`gguf_io::Error::Changed`] if the
+    /// original changes in the meantime. No output is left then.
     pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
         }
         let output = Output::create(out, replace)?;
         self.choose_new_file(out, "a copy was requested")?;
-        self.write(output, progress, false)?;
+        self.write(&output, progress)?;
+        progress.event(Event::Written);
+        output.sync()?;
+        progress.event(Event::Synced);
+        self.file.check_unchanged()?;
+        output.commit()?;
+        progress.event(Event::Named { path: out });
+        progress.event(Event::Finished);
         Ok(self.way)
     }
 
     /// Writes the new file.
-    fn write(&self, output: Output, progress: &dyn Progress, in_place_of: bool) -> Result<(), EditError> {
-        let path = output.path().to_owned();
-        progress.event(Event::Opened { path: &path });
-        let source = File::open(&self.real).map_err(|e| io_error(&self.real, "open", e))?;
+    fn write(&self, output: &Output, progress: &dyn Progress) -> Result<(), EditError> {
+        let path = output.path();
+        progress.event(Event::Opened { path });
+        let source = self.source()?;
         let (old_offset, file_bytes) = (self.gguf().data_offset(), self.file.file_bytes());
         let (new_offset, head) = (self.new.data_offset, &self.new.bytes);
         let n_data = file_bytes.saturating_sub(old_offset);
@@ -498,29 +557,20 @@ impl EditPlan {
         progress.event(Event::Started { n_tensors: self.head.tensors.len(), bytes: n_data });
         // The block that contains the end of the head is copied with the data, then the head overwrites its part.
         let block = match self.way {
-            Way::Share => space::block_bytes(&path).unwrap_or(1),
+            Way::Share => space::block_bytes(path).unwrap_or(1),
             _ => 1,
         };
         let back = old_offset % block.max(1);
         let back = if back <= new_offset && (new_offset - back) % block.max(1) == 0 { back } else { 0 };
-        copy::copy(&source, old_offset - back, &output, new_offset - back, n_data + back, progress)?;
+        copy::copy(source, old_offset - back, output, new_offset - back, n_data + back, progress)?;
         output.write_at(0, head)?;
         let pad = usize::try_from(new_offset.saturating_sub(head.len() as u64)).unwrap_or(0);
         if block > 1 && n_data > 0 {
             output.write_at(head.len() as u64, &vec![0; pad])?;
         }
         if output.file().metadata().is_ok_and(|there| there.len() < whole) {
-            output.file().set_len(whole).map_err(|e| io_error(&path, "write", e))?;
+            output.file().set_len(whole).map_err(|e| io_error(path, "write", e))?;
         }
-        if in_place_of {
-            keep_owner(&self.real, output.file());
-        }
-        progress.event(Event::Written);
-        output.sync()?;
-        progress.event(Event::Synced);
-        output.commit()?;
-        progress.event(Event::Named { path: &path });
-        progress.event(Event::Finished);
         Ok(())
     }
 }
@@ -552,18 +602,18 @@ pub fn room_of(gguf: &Gguf<'_>) -> u64 {
 }
 
 #[cfg(unix)]
-fn n_links(path: &Path) -> u64 {
-    fs::metadata(path).map_or(1, |there| std::os::unix::fs::MetadataExt::nlink(&there))
+fn n_links(file: &File) -> u64 {
+    file.metadata().map_or(1, |there| std::os::unix::fs::MetadataExt::nlink(&there))
 }
 
 #[cfg(not(unix))]
-fn n_links(_: &Path) -> u64 {
+fn n_links(_: &File) -> u64 {
     1
 }
 
 /// Gives a replacement file the permissions and, if permitted, the owner of the original.
-fn keep_owner(from: &Path, to: &File) {
-    let Ok(there) = fs::metadata(from) else { return };
+fn keep_owner(from: &File, to: &File) {
+    let Ok(there) = from.metadata() else { return };
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};

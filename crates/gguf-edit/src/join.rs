@@ -17,7 +17,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_format::MAGIC;
-use gguf_io::{ModelFile, Output, ReadAt};
+use gguf_format::sort::CompactSort as _;
+use gguf_io::{ModelFile, Output, ReadAt, open_regular};
 use gguf_pipeline::{Event, Progress, workers};
 
 use crate::error::{Error, PiecesProblem};
@@ -61,11 +62,7 @@ pub fn join(paths: &[PathBuf]) -> Result<Join, Error> {
     let mut file_bytes = 0u64;
     for (i, path) in pieces.iter().enumerate() {
         let io = |source| gguf_io::Error::Io { path: path.clone(), action: "open", source };
-        if !std::fs::metadata(path).map_err(io)?.is_file() {
-            return Err(gguf_io::Error::NotAFile(path.clone()).into());
-        }
-        let io = |source| gguf_io::Error::Io { path: path.clone(), action: "open", source };
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path)?;
         let bytes = file.size().map_err(io)?;
         let mut magic = [0; 4];
         if i > 0 && file.read_exact_at(0, &mut magic).is_ok() && magic == MAGIC {
@@ -81,7 +78,7 @@ pub fn join(paths: &[PathBuf]) -> Result<Join, Error> {
             .collect::<io::Result<_>>()
             .map_err(|source| gguf_io::Error::Io { path: first.clone(), action: "open", source })?,
     );
-    let model = ModelFile::from_reader(source, &first)?;
+    let model = ModelFile::from_source(source, &first)?;
     for tensor in model.tensors() {
         match tensor.byte_range() {
             Err(gguf_io::Error::Tensor { problem: gguf_io::TensorProblem::Truncated { .. }, .. }) => {
@@ -96,6 +93,18 @@ pub fn join(paths: &[PathBuf]) -> Result<Join, Error> {
 }
 
 impl Join {
+    /// Checks the path of the output as [`run`](Join::run) does before its work.
+    ///
+    /// # Errors
+    /// If the output would replace a piece, exists and may not be replaced, or its folder is missing.
+    pub fn check_output(&self, out: &Path, force: bool) -> Result<(), Error> {
+        let real = |path: &Path| path.canonicalize().ok();
+        if real(out).is_some_and(|out| self.pieces.iter().any(|piece| real(piece).as_ref() == Some(&out))) {
+            return Err(gguf_pipeline::Error::OverwritesInput { path: out.to_owned() }.into());
+        }
+        Ok(Output::may_write(out, force)?)
+    }
+
     /// Writes the file.
     ///
     /// # Errors
@@ -107,10 +116,7 @@ impl Join {
         threads: Option<NonZeroUsize>,
         progress: &dyn Progress,
     ) -> Result<(), Error> {
-        let real = |path: &Path| path.canonicalize().ok();
-        if real(out).is_some_and(|out| self.pieces.iter().any(|piece| real(piece).as_ref() == Some(&out))) {
-            return Err(gguf_pipeline::Error::OverwritesInput { path: out.to_owned() }.into());
-        }
+        self.check_output(out, force)?;
         let output = Output::create(out, force)?;
         progress.event(Event::Opened { path: out });
         output.set_len(self.file_bytes)?;
@@ -142,7 +148,7 @@ impl Join {
     /// [`Error::NotVerified`], and errors of the system.
     pub fn verify(&self, out: &Path, threads: Option<NonZeroUsize>, progress: &dyn Progress) -> Result<(), Error> {
         let io = |source| gguf_io::Error::Io { path: out.to_owned(), action: "read back", source };
-        let written = File::open(out).map_err(io)?;
+        let written = open_regular(out)?;
         let wrong = |what| Error::NotVerified { path: out.to_owned(), what };
         let found = written.size().map_err(io)?;
         if found != self.file_bytes {
@@ -347,7 +353,7 @@ fn in_order(paths: &[PathBuf]) -> Vec<PathBuf> {
     if !same {
         return paths.to_vec();
     }
-    numbered.sort();
+    numbered.compact_sort_by(Ord::cmp);
     numbered.dedup_by(|a, b| a.0 == b.0);
     numbered.into_iter().map(|(_, path)| path).collect()
 }

@@ -27,7 +27,7 @@ pub mod text;
 pub mod tokens;
 pub mod typed;
 
-pub use diff::{Diff, DiffOptions, diff};
+pub use diff::{Diff, DiffOptions, diff, diff_models};
 pub use edit_error::EditError;
 pub use edits::{Change, Edit, apply, rename};
 pub use error::{Error, PiecesProblem};
@@ -38,5 +38,5 @@ pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, ro
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};
-pub use split::{Limit, Split, SplitOptions, split, split_plan};
+pub use split::{Limit, Split, SplitOptions, split, split_converted, split_model, split_plan};
 pub use stats::{Stats, stats};

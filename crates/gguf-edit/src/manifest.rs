@@ -1,4 +1,7 @@
 //! Manifests of hashes in the format of `llama-gguf-hash`: each line has an algorithm, the hash, and the file or `file:tensor`.
+//!
+//! A name with the end of a line in it is written as by `sha256sum`: the line begins with a backslash, and `\n`, `\r` and `\\` stand for
+//! line feeds, carriage returns and backslashes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -55,6 +58,49 @@ pub struct Compared {
     pub status: Status,
 }
 
+/// A line of a manifest, without its end. `label` is the file, optionally followed by a colon and the tensor.
+///
+/// ```
+/// use gguf_edit::hash::Algorithm;
+/// use gguf_edit::manifest::line;
+///
+/// assert_eq!(line(Algorithm::Xxh64, "5a54d3aad816f302", b"m.gguf"), b"xxh64     5a54d3aad816f302  m.gguf");
+/// assert_eq!(line(Algorithm::Xxh64, "5a54d3aad816f302", b"a\nb"), b"\\xxh64     5a54d3aad816f302  a\\nb");
+/// ```
+pub fn line(algorithm: Algorithm, hash: &str, label: &[u8]) -> Vec<u8> {
+    let text = format!("{algorithm:8}  {hash}  ");
+    if !label.iter().any(|byte| ESCAPES.iter().any(|(raw, _)| raw == byte && *raw != b'\\')) {
+        return [text.as_bytes(), label].concat();
+    }
+    let mut line = [b"\\", text.as_bytes()].concat();
+    for byte in label {
+        match ESCAPES.iter().find(|(raw, _)| raw == byte) {
+            Some((_, letter)) => line.extend([b'\\', *letter]),
+            None => line.push(*byte),
+        }
+    }
+    line
+}
+
+/// The bytes that are escaped in a line with a backslash, and the letters for them.
+const ESCAPES: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
+
+/// The name that an escaped one stands for; `None` for an unknown escape.
+fn unescaped(label: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut rest = label.chars();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            name.push(c);
+            continue;
+        }
+        let letter = rest.next()?;
+        let (raw, _) = ESCAPES.iter().find(|(_, known)| char::from(*known) == letter)?;
+        name.push(char::from(*raw));
+    }
+    Some(name)
+}
+
 impl Manifest {
     /// Parses a manifest; `path` names it in messages. Other lines are skipped, including those that `llama-gguf-hash` and this library
     /// print during a check.
@@ -65,7 +111,9 @@ impl Manifest {
         let mut entries = Vec::new();
         for (n, line) in text.lines().enumerate() {
             let line_number = n as u64 + 1;
-            let mut words = line.trim_start().splitn(2, char::is_whitespace);
+            let line = line.trim_start();
+            let (line, is_escaped) = line.strip_prefix('\\').map_or((line, false), |line| (line, true));
+            let mut words = line.splitn(2, char::is_whitespace);
             let Some(algorithm) = words.next().and_then(Algorithm::from_name) else { continue };
             let rest = words.next().unwrap_or_default().trim_start();
             let (hash, label) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -84,7 +132,13 @@ impl Manifest {
             let label = [" -  Ok", " -  Mismatch", " -  Not Found"]
                 .iter()
                 .fold(label, |l, end| l.strip_suffix(end).unwrap_or(l));
-            let (hash, label) = (hash.to_ascii_lowercase(), label.trim_end().to_owned());
+            let label = label.trim_end();
+            let label = if is_escaped { unescaped(label) } else { Some(label.to_owned()) };
+            let Some(label) = label else {
+                let problem = "after a backslash, expected n, r or another backslash".to_owned();
+                return Err(Error::Manifest { path: path.to_owned(), line: line_number, problem });
+            };
+            let hash = hash.to_ascii_lowercase();
             entries.push(Entry { algorithm, hash, label, line: line_number });
         }
         if entries.is_empty() {
@@ -259,6 +313,21 @@ xxh64     e83fddf559d7b6a6  dir/my test.gguf:gone
     }
 
     #[test]
+    fn a_name_is_one_line() {
+        let hash = "f66e9cd66a4396a0";
+        for label in ["m.gguf:a\nxxh64  0123456789abcdef  m.gguf", "a\r\nb", "\\n\n", "C:\\m.gguf", "\\n", "a\\\\b"] {
+            let line = String::from_utf8(line(Algorithm::Xxh64, hash, label.as_bytes())).unwrap();
+            assert!(!line.contains(['\n', '\r']), "{line}");
+            let manifest = Manifest::parse(&format!("{line}\n"), Path::new("m")).unwrap();
+            let found: Vec<(&str, &str)> =
+                manifest.entries.iter().map(|e| (e.hash.as_str(), e.label.as_str())).collect();
+            assert_eq!(found, [(hash, label)]);
+        }
+        // Other names are written as llama-gguf-hash writes them.
+        assert_eq!(line(Algorithm::Sha1, "00", b"C:\\m.gguf:a"), b"sha1      00  C:\\m.gguf:a");
+    }
+
+    #[test]
     fn what_is_no_manifest_is_refused() {
         for (text, line) in [
             ("", 0),
@@ -268,6 +337,8 @@ xxh64     e83fddf559d7b6a6  dir/my test.gguf:gone
             ("\nxxh64  f66e9cd66a4396a0\n", 2),
             ("xxh64  g66e9cd66a4396a0  x.gguf", 1),
             ("uuid  f66e9cd66a4396a0  x.gguf", 1),
+            ("\\xxh64  f66e9cd66a4396a0  x\\t.gguf", 1),
+            ("\\xxh64  f66e9cd66a4396a0  x.gguf\\", 1),
         ] {
             match Manifest::parse(text, Path::new("m")) {
                 Err(Error::Manifest { line: found, .. }) => assert_eq!(found, line, "{text:?}"),

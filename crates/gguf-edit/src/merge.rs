@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gguf_format::shard::ShardKeys;
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Dialect, Head, Layout, Version};
-use gguf_pipeline::{Draft, GgufSource, Plan, Progress, check_memory};
+use gguf_pipeline::{Draft, GgufSource, Plan, Progress, Source, check_memory};
 
 use crate::equal::first_differences;
 use crate::error::Error;
@@ -59,7 +60,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
         let others = file.gguf().kvs().filter(|kv| i > 0 && SPLIT_KEYS.iter().all(|key| kv.key != **key));
         lost_keys.extend(others.map(|kv| (file.path().to_owned(), gguf_format::check::shown(kv.key))));
     }
-    let mut draft = Draft::from_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source, path)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -80,11 +81,11 @@ fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
     let range = |i| Some((layout.tensor_range(i)?, i));
     let mut ranges: Vec<_> = (0..layout.offsets().len()).filter_map(range).collect();
     ranges.retain(|(range, _)| !range.is_empty());
-    ranges.sort_by_key(|(range, i)| (range.start, *i));
+    ranges.compact_sort_by_key(|(range, i)| (range.start, *i));
     let mut shared = Vec::new();
     for pair in ranges.windows(2) {
         let [(a, i), (b, j)] = pair else { continue };
-        let ty = |i: usize| source.tensors().get(i).map(|t| t.ty);
+        let ty = |i: usize| source.tensor(i).map(|t| t.ty());
         match a.end <= b.start {
             true => {}
             false if a == b && ty(*i) == ty(*j) => shared.push((*i, *j)),
@@ -137,20 +138,22 @@ pub fn verify(
     if keys(&a) != keys(&b) {
         return Err(wrong("the metadata".to_owned()));
     }
-    if a.tensors().len() != b.tensors().len() {
-        return Err(wrong(format!("it has {} tensors, not {}", b.tensors().len(), a.tensors().len())));
+    if a.n_tensors() != b.n_tensors() {
+        return Err(wrong(format!("it has {} tensors, not {}", b.n_tensors(), a.n_tensors())));
     }
-    let shown = |name: &[u8]| gguf_format::check::shown(gguf_format::Str(name));
-    for (x, y) in a.tensors().iter().zip(b.tensors()) {
-        if (&x.name, &x.shape, x.ty) != (&y.name, &y.shape, y.ty) {
-            return Err(wrong(format!("the tensor {}", shown(&y.name))));
+    let shown = gguf_format::check::shown;
+    for (x, y) in a.tensors().zip(b.tensors()) {
+        if (x.name(), x.ty()) != (y.name(), y.ty()) || !x.shape().eq(y.shape()) {
+            return Err(wrong(format!("the tensor {}", shown(y.name()))));
         }
     }
-    let pairs: Vec<(usize, usize)> = (0..a.tensors().len()).map(|i| (i, i)).collect();
+    let pairs: Vec<(usize, usize)> = (0..a.n_tensors()).map(|i| (i, i)).collect();
     let found = first_differences([&a, &b], &pairs, threads, progress)?;
+    a.check_unchanged()?;
+    b.check_unchanged()?;
     match found.iter().zip(b.tensors()).find_map(|(at, tensor)| Some(((*at)?, tensor))) {
         None => Ok(()),
-        Some((at, tensor)) => Err(wrong(format!("byte {at} of the tensor {}", shown(&tensor.name)))),
+        Some((at, tensor)) => Err(wrong(format!("byte {at} of the tensor {}", shown(tensor.name())))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gguf_format::{ByteOrder, GgmlType, swap_blocks};
-use gguf_io::ReadAt;
+use gguf_io::{ReadAt, open_regular};
 use gguf_pipeline::Source;
 
 use crate::error::Error;
@@ -77,10 +77,7 @@ impl NpyFile {
     /// [`Error::Array`] for an invalid or truncated file, or a type or order that tensors do not have; and errors of the system.
     pub fn open(path: &Path) -> Result<NpyFile, Error> {
         let io = |source| Error::from(gguf_io::Error::Io { path: path.to_owned(), action: "open", source });
-        if !std::fs::metadata(path).map_err(io)?.is_file() {
-            return Err(gguf_io::Error::NotAFile(path.to_owned()).into());
-        }
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path)?;
         let file_bytes = file.size().map_err(io)?;
         let bad = |offset: u64, problem: String| Error::Array { path: path.to_owned(), offset, problem };
         let read = |offset: u64, buffer: &mut [u8]| {

@@ -11,19 +11,21 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gguf_format::{GgmlType, Gguf, Head, SizeError, Str, Version, align_up};
-use gguf_io::ReadAt;
-use gguf_io::in_place::{self, replace_start};
+use gguf_io::in_place::{self, EditLock};
+use gguf_io::{FileState, ReadAt, open_regular};
 use gguf_pipeline::{Event, Progress};
 
 use crate::EditError;
 
 mod compare;
 mod head;
+mod place;
 mod save;
 
-pub use compare::{BadRange, Comparison};
+pub use compare::{BadRange, Comparison, Difference};
 
 use head::MendedHead;
+use place::Places;
 
 /// The completeness of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub enum DataState {
     Missing,
     /// The size is unknown.
     Unsized(SizeError),
+    /// The offset is impossible, or that of another tensor is, and the rest of the file does not determine which.
+    Unplaced,
 }
 
 /// A tensor of a damaged file.
@@ -88,7 +92,8 @@ pub enum Mend {
         /// The correct numbers.
         right: [u64; 2],
     },
-    /// A tensor's offset is wrong: the offsets derived from the sizes match the length of the file exactly.
+    /// A tensor's offset is impossible: not aligned, outside of the file, or inside of another tensor. The other tensors leave a single
+    /// place for it.
     Offset {
         /// The tensor's name, safe to print.
         tensor: String,
@@ -130,6 +135,9 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub struct Diagnosis {
     path: PathBuf,
+    /// The file, and its state before it was examined.
+    file: File,
+    state: FileState,
     file_bytes: u64,
     problem: Option<String>,
     head: Option<MendedHead>,
@@ -160,19 +168,20 @@ impl Diagnosis {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read. Problems of its content are in the result.
+    /// If the file cannot be read; [`gguf_io::Error::Changed`] if another program changes it meanwhile. Problems of its content are in the
+    /// result.
     pub fn of(path: impl AsRef<Path>) -> Result<Diagnosis, EditError> {
         let path = path.as_ref();
         let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: path.to_owned(), action, source });
-        if !std::fs::metadata(path).map_err(io("open"))?.is_file() {
-            return Err(gguf_io::Error::NotAFile(path.to_owned()).into());
-        }
         in_place::finish(path)?;
-        let file = File::open(path).map_err(io("open"))?;
+        let file = open_regular(path)?;
+        let state = FileState::of(&file).map_err(io("read"))?;
         let file_bytes = file.size().map_err(io("read"))?;
         let (found, problem) = head::find(&file, file_bytes).map_err(io("read"))?;
         let mut diagnosis = Diagnosis {
             path: path.to_owned(),
+            file,
+            state,
             file_bytes,
             problem,
             head: None,
@@ -184,35 +193,46 @@ impl Diagnosis {
             gguf_pipeline::check_memory(path, std::iter::once(&found.gguf))?;
             diagnosis.look_at(found);
         }
+        diagnosis.check_unchanged()?;
         Ok(diagnosis)
+    }
+
+    /// What was read in the middle of an edit by another program is not damage.
+    fn check_unchanged(&self) -> Result<(), EditError> {
+        match FileState::of(&self.file).map_err(io_error(&self.path, "read"))? == self.state {
+            true => Ok(()),
+            false => Err(gguf_io::Error::Changed(self.path.clone()).into()),
+        }
     }
 
     fn look_at(&mut self, mut head: MendedHead) {
         self.mends.append(&mut head.mends);
         let gguf = &head.gguf;
-        let packed = packed(gguf);
         let is_draft = gguf.dialect().version == Version::Draft;
-        // Impossible offsets, in a file whose length matches those derived from the sizes.
         let mut offsets: Vec<u64> = gguf.tensors().map(|t| t.offset).collect();
-        if let Some(packed) = packed.as_ref().filter(|packed| {
-            !is_draft
-                && packed.offsets != offsets
-                && !are_possible(gguf, self.file_bytes)
-                && packed.fits(self.file_bytes)
-        }) {
-            let wrong = gguf.tensors().zip(&packed.offsets).filter(|(tensor, right)| tensor.offset != **right);
-            self.mends.extend(wrong.map(|(tensor, right)| Mend::Offset {
-                tensor: gguf_format::check::shown(tensor.name),
-                found: tensor.offset,
-                right: *right,
-            }));
-            offsets.clone_from(&packed.offsets);
+        let mut unplaced = vec![false; offsets.len()];
+        match place::of(gguf, self.file_bytes) {
+            _ if is_draft => {}
+            Places::Possible => {}
+            Places::Determined(places) => {
+                for (index, right) in places {
+                    let Some((found, tensor)) = offsets.get_mut(index).zip(gguf.tensor_by_index(index as u64)) else {
+                        continue;
+                    };
+                    let tensor = gguf_format::check::shown(tensor.name);
+                    self.mends.push(Mend::Offset { tensor, found: std::mem::replace(found, right), right });
+                }
+            }
+            Places::Unknown(indices) => {
+                indices.iter().filter_map(|&i| unplaced.get_mut(i).map(|u| *u = true)).for_each(drop);
+            }
         }
         let base = if is_draft { 0 } else { gguf.data_offset() };
-        let state = |(tensor, offset): (gguf_format::TensorInfoRef<'_>, &u64)| {
+        let state = |((tensor, offset), is_unplaced): ((gguf_format::TensorInfoRef<'_>, &u64), bool)| {
             let start = base.saturating_add(*offset);
             let (end, state) = match tensor.n_bytes() {
                 Err(e) => (start, DataState::Unsized(e)),
+                Ok(n) if is_unplaced => (start.saturating_add(n), DataState::Unplaced),
                 Ok(n) => {
                     let end = start.saturating_add(n);
                     let state = match end.checked_sub(self.file_bytes) {
@@ -231,8 +251,9 @@ impl Diagnosis {
                 state,
             }
         };
-        self.tensors = gguf.tensors().zip(&offsets).map(state).collect();
-        let end = self.tensors.iter().map(|tensor| tensor.range.end).max();
+        self.tensors = gguf.tensors().zip(&offsets).zip(unplaced).map(state).collect();
+        let is_placed = |tensor: &&TensorState| tensor.state != DataState::Unplaced;
+        let end = self.tensors.iter().filter(is_placed).map(|tensor| tensor.range.end).max();
         self.whole_bytes =
             end.and_then(|end| align_up(end.saturating_sub(base), gguf.alignment())).map(|n| base.saturating_add(n));
         let missing = self.whole_bytes.unwrap_or(0).saturating_sub(self.file_bytes);
@@ -289,28 +310,27 @@ impl Diagnosis {
     /// Repairs the fields that can be determined, in place, protected by a journal.
     ///
     /// # Errors
-    /// [`EditError::NotDetermined`] if the head is unknown; those of the system.
+    /// [`EditError::NotDetermined`] if the head is unknown; [`gguf_io::Error::Busy`] if another process is editing the file, and
+    /// [`gguf_io::Error::Changed`] if it has changed since it was examined; those of the system.
     pub fn mend(&self) -> Result<(), EditError> {
         let Some(head) = &self.head else {
             let problem = self.problem.clone().unwrap_or_default();
             return Err(EditError::NotDetermined { problem }.at(&self.path));
         };
         let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: self.path.clone(), action, source });
-        let new = head.encoded()?;
-        let file = File::open(&self.path).map_err(io("open"))?;
+        let (mut lock, file) = lock_for_writing(&self.path, &self.file, self.state)?;
+        let new = head.encoded(&[])?;
         let mut old = vec![0; new.len()];
-        file.read_exact_at(0, &mut old).map_err(io("read"))?;
-        drop(file);
+        self.file.read_exact_at(0, &mut old).map_err(io("read"))?;
         if old != new {
-            replace_start(&self.path, &old, &new, &|_| ())?;
+            lock.replace_start(&old, &new, &|_| ())?;
         }
         if let (true, Some(bytes)) =
             (self.mends.iter().any(|mend| matches!(mend, Mend::Padding { .. })), self.whole_bytes)
         {
-            let file = File::options().write(true).open(&self.path).map_err(io("open for writing"))?;
             file.set_len(bytes).and_then(|()| file.sync_all()).map_err(io("write"))?;
         }
-        Ok(())
+        check_name(&lock, &file)
     }
 
     /// Saves the key-values and the intact tensors to a new file.
@@ -325,12 +345,27 @@ impl Diagnosis {
         if self.tensors.iter().all(|tensor| !tensor.is_whole()) && !self.tensors.is_empty() {
             return Err(EditError::NothingWhole.at(&self.path));
         }
-        save::save(&self.path, head, &self.tensors, out, force, progress)
+        save::save(self, head, out, force, progress)
     }
 
     fn head(&self) -> Option<Head> {
         self.head.as_ref().map(|head| Head::from_gguf(&head.gguf))
     }
+}
+
+/// Excludes other edits of a file, and opens it for writing; it must be `file`, in the same state.
+fn lock_for_writing(path: &Path, file: &File, state: FileState) -> Result<(EditLock, File), EditError> {
+    let lock = EditLock::new(path)?;
+    let writable = File::options().read(true).write(true).open(lock.path());
+    let writable = writable.map_err(io_error(path, "open for writing"))?;
+    lock.check_file(file, state)?;
+    Ok((lock, writable))
+}
+
+/// Checks that the written file still has its name.
+fn check_name(lock: &EditLock, file: &File) -> Result<(), EditError> {
+    let state = FileState::of(file).map_err(io_error(lock.path(), "read"))?;
+    Ok(lock.check_file(file, state)?)
 }
 
 /// The offsets derived from the sizes, with consecutive tensors.
@@ -357,17 +392,6 @@ fn packed(gguf: &Gguf<'_>) -> Option<Packed> {
     }
     let base = gguf.data_offset();
     Some(Packed { offsets, end: base.checked_add(end)?, padded_end: base.checked_add(padded_end)? })
-}
-
-/// Whether the offsets in the head are possible: aligned, inside the file, and without overlaps.
-fn are_possible(gguf: &Gguf<'_>, file_bytes: u64) -> bool {
-    let ranges: Option<Vec<Range<u64>>> = gguf.tensors().map(|tensor| gguf.tensor_range(&tensor).ok()).collect();
-    let Some(mut ranges) = ranges else { return false };
-    let is_aligned = gguf.tensors().all(|tensor| tensor.offset % gguf.alignment().max(1) == 0);
-    ranges.sort_by_key(|range| (range.start, range.end));
-    let is_inside = ranges.iter().all(|range| range.end <= file_bytes);
-    let is_apart = ranges.windows(2).all(|pair| matches!(pair, [a, b] if a.end <= b.start));
-    is_aligned && is_inside && is_apart
 }
 
 fn io_error(path: &Path, action: &'static str) -> impl Fn(io::Error) -> EditError {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, GgmlType, Str, Version};
 use gguf_pipeline::plan::{Input, Keep, Op, Reason};
 use gguf_pipeline::{Draft, GgufSource, Plan, TensorPlan};
@@ -38,7 +39,7 @@ pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
     let dialect = source.model().gguf().dialect();
-    let mut draft = Draft::from_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source, path)?;
     draft.head.dialect.order = dialect.order;
     Ok((draft.lay_out()?, dialect.version))
 }
@@ -67,13 +68,13 @@ pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
     let (mut draft, from) = copy(path)?;
     draft.head.dialect.order = from;
     match order {
-        Order::Layers => draft.tensors.sort_by_key(|t| layer(&t.name)),
+        Order::Layers => draft.tensors.compact_sort_by_key(|t| layer(&t.name)),
         Order::Names => draft.tensors.sort_by_cached_key(|t| natural(&t.name)),
-        Order::Sizes => draft.tensors.sort_by_key(|t| std::cmp::Reverse(t.n_bytes())),
+        Order::Sizes => draft.tensors.compact_sort_by_key(|t| std::cmp::Reverse(t.n_bytes())),
         Order::Like(names) => {
             let places: HashMap<&[u8], usize> =
                 names.iter().enumerate().map(|(i, name)| (name.as_slice(), i)).collect();
-            draft.tensors.sort_by_key(|t| places.get(t.name.as_slice()).copied().unwrap_or(usize::MAX));
+            draft.tensors.compact_sort_by_key(|t| places.get(t.name.as_slice()).copied().unwrap_or(usize::MAX));
         }
     }
     Ok(draft.lay_out()?)
@@ -85,7 +86,7 @@ pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
 /// If the model cannot be read.
 pub fn names(path: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Error> {
     let source = GgufSource::open(path.as_ref())?;
-    Ok(source.tensors().iter().map(|t| t.name.clone()).collect())
+    Ok(source.tensors().map(|t| t.name().as_bytes().to_vec()).collect())
 }
 
 /// Removes the tensors that match one of the patterns. Also returns their names, safe to print.
@@ -157,6 +158,7 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
     let (mut draft, from) = copy(path)?;
     draft.head.dialect.order = from;
     let mut composed = Composed::of(&mut draft);
+    let mut tensors = Vec::with_capacity(new.len());
     for new in new {
         let file = NpyFile::open(&new.file)?;
         let ty = new.ty.unwrap_or(file.ty);
@@ -165,7 +167,7 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
             file.shape.clone(),
             file.ty,
             Reason::Kept(Keep::Copy),
-            Op::Copy(Input { index: 0, name: new.name.clone(), ty: file.ty }),
+            Op::Copy(Input { index: 0, name: new.name.as_str().into(), ty: file.ty }),
         );
         let can = ty == file.ty || codec(file.ty).is_some() && codec(ty).is_some_and(|codec| codec.can_encode());
         if !can {
@@ -175,8 +177,9 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
         tensor.ty = ty;
         draft.inputs.extend(new.file.canonicalize());
         composed.add(Arc::new(file), std::slice::from_mut(&mut tensor));
-        place(&mut draft, tensor, new.replace)?;
+        tensors.push((tensor, new.replace));
     }
+    place(&mut draft, tensors)?;
     draft.source = Arc::new(composed);
     Ok(draft.lay_out()?)
 }
@@ -218,18 +221,20 @@ pub fn graft(
     composed.add(other.source, &mut other.tensors);
     draft.inputs.extend(other.inputs);
     let grafted = other.tensors.iter().map(TensorPlan::shown).collect();
-    for tensor in other.tensors {
-        place(&mut draft, tensor, what.replace)?;
-    }
+    place(&mut draft, other.tensors.into_iter().map(|tensor| (tensor, what.replace)).collect())?;
     draft.source = Arc::new(composed);
     let mut n_keys = 0;
+    let mut mine = places(draft.head.kvs.iter().map(|kv| kv.key.clone()));
     for pattern in &what.keys {
         let before = n_keys;
         for kv in other.head.kvs.iter().filter(|kv| matches(pattern, Str(&kv.key))) {
             n_keys += 1;
-            match draft.head.kvs.iter_mut().find(|mine| mine.key == kv.key) {
+            match mine.get(&kv.key).and_then(|place| draft.head.kvs.get_mut(*place)) {
                 Some(mine) => mine.value = kv.value.clone(),
-                None => draft.head.kvs.push(kv.clone()),
+                None => {
+                    mine.insert(kv.key.clone(), draft.head.kvs.len());
+                    draft.head.kvs.push(kv.clone());
+                }
             }
         }
         if n_keys == before {
@@ -243,17 +248,32 @@ pub fn graft(
 fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
     let source = GgufSource::open(path)?;
     let order = source.model().gguf().dialect().order;
-    Ok((Draft::from_source(source, path)?, order))
+    Ok((Draft::copy_of_source(source, path)?, order))
 }
 
-/// Replaces the tensor with the same name, or adds one at the end.
-fn place(draft: &mut Draft, tensor: TensorPlan, replace: bool) -> Result<(), Error> {
-    match draft.tensors.iter_mut().find(|t| t.name == tensor.name) {
-        Some(old) if replace => *old = tensor,
-        Some(_) => return Err(Error::TensorExists { path: draft.path.clone(), name: tensor.shown() }),
-        None => draft.tensors.push(tensor),
+/// Adds tensors at the end; those that say so replace the tensor with the same name.
+fn place(draft: &mut Draft, tensors: Vec<(TensorPlan, bool)>) -> Result<(), Error> {
+    let mut mine = places(draft.tensors.iter().map(|tensor| tensor.name.clone()));
+    for (tensor, replaces) in tensors {
+        match mine.get(&tensor.name).and_then(|place| draft.tensors.get_mut(*place)) {
+            Some(old) if replaces => *old = tensor,
+            Some(_) => return Err(Error::TensorExists { path: draft.path.clone(), name: tensor.shown() }),
+            None => {
+                mine.insert(tensor.name.clone(), draft.tensors.len());
+                draft.tensors.push(tensor);
+            }
+        }
     }
     Ok(())
+}
+
+/// The first place of each name.
+fn places(names: impl ExactSizeIterator<Item = Vec<u8>>) -> HashMap<Vec<u8>, usize> {
+    let mut places = HashMap::with_capacity(names.len());
+    for (place, name) in names.enumerate() {
+        places.entry(name).or_insert(place);
+    }
+    places
 }
 
 /// The indexes of the tensors that match one of the patterns.
@@ -332,7 +352,7 @@ mod tests {
             "output_norm.weight",
             "blk.9.a",
         ];
-        names.sort_by_key(|name| layer(name.as_bytes()));
+        names.compact_sort_by_key(|name| layer(name.as_bytes()));
         let layers = [
             "token_embd.weight",
             "rope_freqs.weight",

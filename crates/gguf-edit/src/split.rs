@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardKeys};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Dialect, Gguf, Head, Layout, TensorInfo, Value, Version, align_up};
 use gguf_io::{Model, ModelFile};
 use gguf_pipeline::plan::TensorPlan;
@@ -84,7 +85,19 @@ pub struct Split {
 /// If the model cannot be read or written, and [`Error::ShardTooSmall`].
 pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Error> {
     let path = path.as_ref();
-    let source = GgufSource::open(path)?;
+    split_source(GgufSource::open(path)?, path, options)
+}
+
+/// As [`split`], for an open model: in memory, mapped, or in a source of the caller.
+///
+/// # Errors
+/// As for [`split`].
+pub fn split_model(model: Model, options: &SplitOptions) -> Result<Split, Error> {
+    let path = model.path().to_owned();
+    split_source(GgufSource::from_model(model)?, &path, options)
+}
+
+fn split_source(source: GgufSource, path: &Path, options: &SplitOptions) -> Result<Split, Error> {
     let order = source.model().gguf().dialect().order;
     check_memory(path, source.model().files().iter().map(ModelFile::gguf))?;
     let noted = note(source.model());
@@ -93,7 +106,7 @@ pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Er
         [file] => stray_bytes(file)?,
         _ => Vec::new(),
     };
-    let mut draft = Draft::from_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source, path)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -118,6 +131,39 @@ pub fn split_plan(plan: Plan, options: &SplitOptions) -> Result<(Plan, Vec<Strin
     }
     let too_large = number_files(&mut draft, options)?;
     Ok((draft.lay_out_as_shards()?, too_large))
+}
+
+/// Splits the output of a plan as llama.cpp's converter does: a shard ends before the tensor that would exceed one of the limits. Data is
+/// counted without padding. An output that fits one file, or has no tensors, is not split. Also returns the tensors that exceed
+/// `max_bytes` on their own, safe to print.
+///
+/// # Errors
+/// If the shards cannot be written.
+pub fn split_converted(
+    plan: Plan,
+    max_tensors: Option<NonZeroU64>,
+    max_bytes: Option<NonZeroU64>,
+) -> Result<(Plan, Vec<String>), Error> {
+    let mut draft = plan.into_draft();
+    let (mut file, mut n_held, mut held) = (0, 0u64, 0u64);
+    let mut too_large = Vec::new();
+    for tensor in &mut draft.tensors {
+        let bytes = tensor.n_bytes();
+        let is_full = max_tensors.is_some_and(|most| n_held >= most.get());
+        let exceeds = |bytes: u64| max_bytes.is_some_and(|most| bytes > most.get());
+        if n_held > 0 && (is_full || exceeds(held.saturating_add(bytes))) {
+            file += 1;
+            (n_held, held) = (0, 0);
+        }
+        if exceeds(bytes) {
+            too_large.push(tensor.shown());
+        }
+        n_held += 1;
+        held = held.saturating_add(bytes);
+        tensor.file = file;
+    }
+    draft.is_split = file > 0;
+    Ok((draft.lay_out()?, too_large))
 }
 
 /// Assigns each tensor to a shard. Returns the tensors that are larger than the limit.
@@ -288,7 +334,7 @@ pub(crate) fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
     for tensor in file.tensors() {
         taken.push(tensor.byte_range()?);
     }
-    taken.sort_by_key(|range| (range.start, range.end));
+    taken.compact_sort_by_key(|range| (range.start, range.end));
     let mut strays = Vec::new();
     let mut end = file.gguf().head_bytes();
     let mut buffer = vec![0; 1 << 16];
@@ -305,6 +351,10 @@ pub(crate) fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
             at += len as u64;
         }
         end = end.max(range.end);
+    }
+    if !strays.is_empty() {
+        // An edit in place moves the data: what is outside of a tensor then is not what the head was read with.
+        file.check_unchanged()?;
     }
     Ok(strays)
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use gguf_format::{GgmlType, Str};
+use gguf_format::GgmlType;
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
 
@@ -58,10 +58,10 @@ pub fn stats(
 ) -> Result<Stats, Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
-    let found = source.tensors().iter().position(|t| t.name == name.as_bytes());
-    let (index, info) =
-        found.and_then(|i| Some((i, source.tensors().get(i)?))).ok_or_else(|| crate::rewrite::no_tensor(path, name))?;
-    let shown = gguf_format::check::shown(Str(&info.name));
+    let found = source.tensors().enumerate().find(|(_, tensor)| tensor.name() == *name);
+    let (index, tensor) = found.ok_or_else(|| crate::rewrite::no_tensor(path, name))?;
+    let info = tensor.info();
+    let shown = gguf_format::check::shown(info.name);
     if codec(info.ty).is_none() {
         return Err(Error::NotDecodable { path: path.to_owned(), tensor: shown, ty: info.ty });
     }
@@ -85,7 +85,7 @@ pub fn stats(
     progress.event(Event::Finished);
     Ok(Stats {
         ty: info.ty,
-        shape: info.shape.clone(),
+        shape: info.dims.collect(),
         n: sums.n,
         nan: sums.nan,
         infinite: sums.infinite,

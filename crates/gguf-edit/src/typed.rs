@@ -210,7 +210,8 @@ pub fn contradicts(key: &str, kind: Kind, head: &Head) -> Option<String> {
     (row.fit(kind) != Fit::Exact).then(|| row.expected().to_string())
 }
 
-/// Checks that values have types that are valid for their keys: known keys by the table, existing arrays by their own type.
+/// Checks that values have types that are valid for their keys: known keys by the table, because llama.cpp converts none, existing arrays by
+/// their own type.
 ///
 /// # Errors
 /// [`EditError::TypeChange`] for the first value of an invalid type.
@@ -221,9 +222,12 @@ pub fn check_types(edits: &[Edit], head: &Head) -> Result<(), EditError> {
     });
     let new_arch = set.clone().rfind(|(key, _)| *key == GENERAL_ARCHITECTURE);
     let new_arch = new_arch.and_then(|(_, value)| value.as_str()).and_then(|arch| arch.to_str().ok());
+    let arch = new_arch.or_else(|| arch(head));
     for (key, value) in set {
         let (given, present) = (kind_of_value(value), head.get(key).map(kind_of_value));
-        if let Some(expected) = keys::expected_instead(key, new_arch.or_else(|| arch(head)), given, present) {
+        let exact = keys::lookup(key, arch).filter(|row| row.fit(given) != Fit::Exact);
+        let expected = exact.map(|row| row.expected().to_string());
+        if let Some(expected) = expected.or_else(|| keys::expected_instead(key, arch, given, present)) {
             return Err(EditError::TypeChange { key: key.clone(), given, expected });
         }
     }

@@ -31,7 +31,7 @@ use core::fmt;
 
 use crate::error::{Error, Problem};
 use crate::file::{Gguf, KvRef};
-use crate::scan::{HeadScan, Progress};
+use crate::scan::{HeadScan, ScanState};
 use crate::tensor::TensorInfoRef;
 use crate::value::Str;
 
@@ -416,8 +416,8 @@ fn check(head: &[u8], file_bytes: u64, all: bool) -> Report {
     let mut scan = HeadScan::new(Some(file_bytes));
     let stopped = scan.advance(head);
     let whole = match &stopped {
-        Ok(Progress::Complete) => true,
-        Ok(Progress::Need(need)) => {
+        Ok(ScanState::Complete) => true,
+        Ok(ScanState::Need(need)) => {
             let given = head.len();
             report.add(
                 &rules::INPUT_SHORT,

@@ -11,7 +11,7 @@ use crate::error::{AlignmentError, Error, Field, Problem};
 use crate::header::align_up;
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect};
 use crate::keys;
-use crate::scan::{HeadScan, Progress};
+use crate::scan::{HeadScan, ScanState};
 use crate::tensor::{Dims, TensorInfoRef};
 use crate::types::{GgmlType, SizeError};
 use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
@@ -127,7 +127,7 @@ impl<'a> Gguf<'a> {
     pub fn from_scan(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Result<Gguf<'a>, Error> {
         let head = head.into();
         let mut scan = scan.clone();
-        if let Progress::Need(need) = scan.advance(&head)? {
+        if let ScanState::Need(need) = scan.advance(&head)? {
             // A file of version 1 may end before the bytes that identify its variant; these may be all the bytes, unless the file is known
             // to be longer.
             let is_prefix = scan.total().is_some();

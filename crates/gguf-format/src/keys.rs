@@ -243,6 +243,11 @@ fn find(prefix: &str, rest: &str) -> Option<&'static KeyInfo> {
     ALL.get(usize::from(*SORTED.get(at.ok()?)?))
 }
 
+/// Every row of the table.
+pub fn all() -> &'static [KeyInfo] {
+    &ALL
+}
+
 /// The row of a pattern, for example of one of the constants.
 pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
     find("", pattern)

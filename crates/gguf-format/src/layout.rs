@@ -15,7 +15,7 @@ use crate::error::AlignmentError;
 use crate::file::{Gguf, alignment_of};
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
 use crate::keys::{GENERAL_ARCHITECTURE, is_image_architecture};
-use crate::tensor::TensorInfo;
+use crate::tensor::{NewTensor, TensorInfo};
 use crate::types::SizeError;
 use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
 
@@ -73,11 +73,13 @@ pub struct Head {
 impl Head {
     /// A copy of a parsed head. Encoding it without a change results in the same bytes.
     pub fn from_gguf(gguf: &Gguf<'_>) -> Head {
-        Head {
-            dialect: gguf.dialect(),
-            kvs: gguf.kvs().map(|kv| Kv { key: kv.key.as_bytes().to_owned(), value: kv.value.to_owned() }).collect(),
-            tensors: gguf.tensors().map(|t| t.to_owned()).collect(),
-        }
+        Head { tensors: gguf.tensors().map(|t| t.to_owned()).collect(), ..Head::without_tensors(gguf) }
+    }
+
+    /// A copy of the dialect and the key-values of a parsed head.
+    pub fn without_tensors(gguf: &Gguf<'_>) -> Head {
+        let kvs = gguf.kvs().map(|kv| Kv { key: kv.key.as_bytes().to_owned(), value: kv.value.to_owned() });
+        Head { dialect: gguf.dialect(), kvs: kvs.collect(), tensors: Vec::new() }
     }
 
     /// Sets a key: in place if it exists, at the end otherwise.
@@ -149,27 +151,38 @@ impl Head {
     /// # Errors
     /// [`LayoutError`] if the head is rejected.
     pub fn layout(&self) -> Result<Layout, LayoutError> {
-        self.refuse_unreadable()?;
+        self.layout_with(self.tensors.iter().map(TensorInfo::as_new))
+    }
+
+    /// As [`layout`](Head::layout), with these tensors in place of [`tensors`](Head::tensors), which need no copies then.
+    ///
+    /// # Errors
+    /// See [`layout`](Head::layout).
+    pub fn layout_with<'t>(
+        &self,
+        tensors: impl ExactSizeIterator<Item = NewTensor<'t>> + Clone,
+    ) -> Result<Layout, LayoutError> {
+        self.refuse_unreadable(tensors.clone())?;
         let alignment = self.alignment()?;
         let is_draft = self.dialect.version == Version::Draft;
         let mut size = Count::default();
         // Offsets have a fixed width, so the length of the head does not depend on them.
-        self.encode_into(&mut size, |t| t.offset)?;
+        self.encode_into(&mut size, tensors.clone().map(|t| (t, 0)))?;
         let data_offset = align_up(size.0, alignment).ok_or(LayoutError::TooLarge)?;
         let mut end = if is_draft { data_offset } else { 0 };
-        let mut offsets = Vec::with_capacity(self.tensors.len());
-        let mut sizes = Vec::with_capacity(self.tensors.len());
-        for t in &self.tensors {
+        let mut offsets = Vec::with_capacity(tensors.len());
+        let mut sizes = Vec::with_capacity(tensors.len());
+        for t in tensors.clone() {
             offsets.push(end);
-            let bytes = t.n_bytes().map_err(|e| LayoutError::TensorSize(printable(&t.name), e))?;
+            let bytes = t.ty.tensor_bytes(t.shape.iter().copied());
+            let bytes = bytes.map_err(|e| LayoutError::TensorSize(printable(t.name), e))?;
             sizes.push(bytes);
             end = end.checked_add(bytes).and_then(|e| align_up(e, alignment)).ok_or(LayoutError::TooLarge)?;
         }
         let file_bytes = if is_draft { Some(end) } else { data_offset.checked_add(end) };
         let file_bytes = file_bytes.filter(|&n| i64::try_from(n).is_ok()).ok_or(LayoutError::TooLarge)?;
         let mut head = Vec::with_capacity(usize::try_from(size.0).map_err(|_| LayoutError::TooLarge)?);
-        let mut next = offsets.iter();
-        self.encode_into(&mut head, |t| next.next().copied().unwrap_or(t.offset))?;
+        self.encode_into(&mut head, tensors.zip(offsets.iter().copied()))?;
         Ok(Layout { dialect: self.dialect, alignment, head, data_offset, offsets, sizes, file_bytes })
     }
 
@@ -188,17 +201,17 @@ impl Head {
     /// If a length does not fit the version.
     pub fn encode_as_read(&self) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
-        self.encode_into(&mut out, |t| t.offset)?;
+        self.encode_into(&mut out, self.tensors.iter().map(|t| (t.as_new(), t.offset)))?;
         Ok(out)
     }
 
-    fn encode_into<O: Out + Position>(
+    fn encode_into<'t, O: Out + Position>(
         &self,
         out: &mut O,
-        mut offset_of: impl FnMut(&TensorInfo) -> u64,
+        tensors: impl ExactSizeIterator<Item = (NewTensor<'t>, u64)>,
     ) -> Result<(), TooWide> {
         let d = self.dialect;
-        encode::header(out, self.tensors.len() as u64, self.kvs.len() as u64, d)?;
+        encode::header(out, tensors.len() as u64, self.kvs.len() as u64, d)?;
         for kv in &self.kvs {
             encode::kv(out, &kv.key, kv.value.as_ref(), d)?;
         }
@@ -210,10 +223,10 @@ impl Head {
             }
             out.bytes([0; DRAFT_ALIGNMENT as usize].get(..pad as usize).unwrap_or_default());
         }
-        for t in &self.tensors {
-            encode::string(out, &t.name, d)?;
+        for (t, offset) in tensors {
+            encode::string(out, t.name, d)?;
             encode::u32(out, u32::try_from(t.shape.len()).map_err(|_| TooWide(t.shape.len() as u64))?, d);
-            for &dim in &t.shape {
+            for &dim in t.shape {
                 encode::len(out, dim, d)?;
             }
             if d.version == Version::Draft {
@@ -221,13 +234,13 @@ impl Head {
                 encode::u32(out, u32::try_from(n).map_err(|_| TooWide(n))?, d);
             }
             encode::u32(out, t.ty.0, d);
-            encode::u64(out, offset_of(t), d);
+            encode::u64(out, offset, d);
         }
         Ok(())
     }
 
     /// Writers are strict where readers are lenient.
-    fn refuse_unreadable(&self) -> Result<(), LayoutError> {
+    fn refuse_unreadable<'t>(&self, tensors: impl Iterator<Item = NewTensor<'t>>) -> Result<(), LayoutError> {
         let mut seen = BTreeMap::new();
         for kv in &self.kvs {
             if kv.key.is_empty() || kv.key.len() > MAX_KEY {
@@ -245,23 +258,23 @@ impl Head {
             }
             refuse_value(&kv.key, kv.value.as_ref(), 0)?;
         }
-        seen.clear();
+        let mut seen = BTreeMap::new();
         let max = self.max_tensor_name();
-        for t in &self.tensors {
+        for t in tensors {
             if t.name.len() > max {
-                return Err(LayoutError::TensorName { name: printable(&t.name), bytes: t.name.len(), max });
+                return Err(LayoutError::TensorName { name: printable(t.name), bytes: t.name.len(), max });
             }
             if t.name.contains(&0) {
-                return Err(LayoutError::TensorNameNul(printable(&t.name)));
+                return Err(LayoutError::TensorNameNul(printable(t.name)));
             }
-            if core::str::from_utf8(&t.name).is_err() {
-                return Err(LayoutError::TensorNameNotUtf8(printable(&t.name)));
+            if core::str::from_utf8(t.name).is_err() {
+                return Err(LayoutError::TensorNameNotUtf8(printable(t.name)));
             }
-            if seen.insert(t.name.as_slice(), ()).is_some() {
-                return Err(LayoutError::DuplicateTensor(printable(&t.name)));
+            if seen.insert(t.name, ()).is_some() {
+                return Err(LayoutError::DuplicateTensor(printable(t.name)));
             }
             if t.shape.len() > MAX_DIMS {
-                return Err(LayoutError::TensorDims(printable(&t.name), t.shape.len()));
+                return Err(LayoutError::TensorDims(printable(t.name), t.shape.len()));
             }
         }
         Ok(())

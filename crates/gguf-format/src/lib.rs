@@ -59,11 +59,11 @@
 //! #     file
 //! # };
 //! # let mut read = |buffer: &mut Vec<u8>, to: u64| buffer.extend_from_slice(&file[buffer.len()..to as usize]);
-//! use gguf_format::{Gguf, HeadScan, Progress};
+//! use gguf_format::{Gguf, HeadScan, ScanState};
 //!
 //! let mut scan = HeadScan::new(None);
 //! let mut buffer = Vec::new();
-//! while let Progress::Need(bytes) = scan.advance(&buffer)? {
+//! while let ScanState::Need(bytes) = scan.advance(&buffer)? {
 //!     // From a socket, a file, a request for a range of bytes.
 //!     read(&mut buffer, bytes);
 //! }
@@ -169,6 +169,8 @@ mod scan;
 mod serialize;
 pub mod shard;
 mod sniff;
+#[doc(hidden)]
+pub mod sort;
 mod swap;
 mod tensor;
 mod types;
@@ -185,10 +187,10 @@ pub use header::{
     Version, align_up,
 };
 pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
-pub use scan::{HeadScan, Limits, Progress};
+pub use scan::{HeadScan, Limits, ScanState};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};
-pub use tensor::{Dims, TensorInfo, TensorInfoRef};
+pub use tensor::{Dims, NewTensor, TensorInfo, TensorInfoRef};
 pub use types::{BlockField, FieldKind, GgmlType, SizeError, TYPES, TypeInfo, UnknownTypeName, n_elements};
 pub use value::{
     Array, ArrayElement, ArrayIter, ArrayRef, FromValue, MAX_NESTING, Str, StringIndex, Strings, Value, ValueError,

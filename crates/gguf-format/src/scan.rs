@@ -20,7 +20,7 @@ const LARGE: u64 = 4096;
 
 /// The progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum ScanState {
     /// The head is complete.
     Complete,
     /// The required length of the head to continue.
@@ -50,15 +50,15 @@ pub struct Limits {
 /// A resumable scan of a head: the scanned part is valid, and the scan can continue when more bytes are available.
 ///
 /// ```
-/// use gguf_format::{Gguf, Head, HeadScan, Progress};
+/// use gguf_format::{Gguf, Head, HeadScan, ScanState};
 ///
 /// let mut head = Head::default();
 /// head.set("general.architecture", "llama");
 /// let file = head.encode()?;
 ///
 /// let mut scan = HeadScan::new(Some(file.len() as u64));
-/// assert!(matches!(scan.advance(&file[..30])?, Progress::Need(bytes) if bytes > 30));
-/// assert_eq!(scan.advance(&file)?, Progress::Complete);
+/// assert!(matches!(scan.advance(&file[..30])?, ScanState::Need(bytes) if bytes > 30));
+/// assert_eq!(scan.advance(&file)?, ScanState::Complete);
 /// let gguf = Gguf::from_scan(&file, &scan)?;
 /// assert_eq!(gguf.head_bytes(), scan.head_bytes());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -191,8 +191,8 @@ impl HeadScan {
     /// more.
     ///
     /// # Errors
-    /// [`Error`] for a structure that is unreadable. [`Problem::Truncated`] is never among them; that is [`Progress::Need`].
-    pub fn advance(&mut self, head: &[u8]) -> Result<Progress, Error> {
+    /// [`Error`] for a structure that is unreadable. [`Problem::Truncated`] is never among them; that is [`ScanState::Need`].
+    pub fn advance(&mut self, head: &[u8]) -> Result<ScanState, Error> {
         loop {
             let step = match self.phase {
                 Phase::Magic => self.magic(head),
@@ -201,7 +201,7 @@ impl HeadScan {
                 Phase::Array => self.array(head),
                 Phase::Padding => self.padding(head),
                 Phase::Infos => self.tensor_info(head),
-                Phase::Complete => return Ok(Progress::Complete),
+                Phase::Complete => return Ok(ScanState::Complete),
             };
             match step {
                 Ok(()) => {}
@@ -211,7 +211,7 @@ impl HeadScan {
                     }
                     _ => match self.over_limit(field, need.saturating_sub(offset)) {
                         Some(problem) => return Err(self.error(head, field, offset, problem)),
-                        None => return Ok(Progress::Need(need)),
+                        None => return Ok(ScanState::Need(need)),
                     },
                 },
                 Err(Stop::Error(field, offset, problem)) => return Err(self.error(head, field, offset, problem)),
@@ -252,9 +252,9 @@ impl HeadScan {
     pub fn end(&mut self, head: &[u8]) -> Result<(), Error> {
         self.total = Some(head.len() as u64);
         match self.advance(head)? {
-            Progress::Complete => Ok(()),
+            ScanState::Complete => Ok(()),
             // With a known length, missing bytes are already an error.
-            Progress::Need(need) => Err(self.error(head, Field::Magic, 0, Problem::Truncated { need })),
+            ScanState::Need(need) => Err(self.error(head, Field::Magic, 0, Problem::Truncated { need })),
         }
     }
 

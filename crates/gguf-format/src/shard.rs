@@ -231,7 +231,7 @@ impl fmt::Display for ShardProblem {
 pub fn problems(files: &[ShardKeys]) -> Vec<ShardProblem> {
     let mut found = Vec::new();
     let n_files = files.len() as u64;
-    let is_single = n_files == 1 && files.iter().all(|keys| keys.count.is_none_or(|count| count == 0));
+    let is_single = n_files == 1 && files.iter().all(|keys| keys.count.is_none_or(|count| count <= 1));
     if !is_single {
         let mut seen = BTreeMap::new();
         for (file, keys) in files.iter().enumerate() {

@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use crate::cursor::Cursor;
 use crate::header::Dialect;
@@ -42,6 +43,28 @@ impl TensorInfoRef<'_> {
         self.ty.tensor_bytes(self.dims)
     }
 
+    /// The bytes of some rows, relative to the start of the tensor's data. A row is the first dimension; the other dimensions count rows.
+    /// `None` if the tensor does not have the rows, or its size is unknown.
+    ///
+    /// ```
+    /// # use gguf_format::{Gguf, GgmlType, Head, TensorInfo};
+    /// # let mut head = Head::default();
+    /// # head.tensors = vec![TensorInfo::new("token_embd.weight", [64, 100], GgmlType::Q8_0)];
+    /// # let layout = head.layout()?;
+    /// # let gguf = Gguf::parse(layout.head())?;
+    /// let embeddings = gguf.tensor("token_embd.weight").unwrap();
+    /// assert_eq!(embeddings.row_range(10..12), Some(10 * 68..12 * 68));
+    /// assert_eq!(embeddings.row_range(99..101), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn row_range(&self, rows: Range<u64>) -> Option<Range<u64>> {
+        let end = self.n_bytes().ok()?;
+        let row_bytes = self.ty.tensor_bytes([self.dims.dim(0)]).ok()?;
+        let at = |row: u64| row.checked_mul(row_bytes).filter(|at| *at <= end);
+        let n_rows = self.dims.skip(1).try_fold(1, u64::checked_mul)?;
+        (rows.start <= rows.end && rows.end <= n_rows).then_some(at(rows.start)?..at(rows.end)?)
+    }
+
     /// An owned copy.
     pub fn to_owned(&self) -> TensorInfo {
         TensorInfo {
@@ -66,6 +89,11 @@ impl<'a> Dims<'a> {
         Dims { bytes, dialect }
     }
 
+    /// The width of a stored dimension.
+    fn dim_bytes(&self) -> usize {
+        if self.dialect.version.is_wide() { 8 } else { 4 }
+    }
+
     /// The dimension at `i`; 1 beyond the last, as in ggml.
     pub fn dim(mut self, i: usize) -> u64 {
         self.nth(i).unwrap_or(1)
@@ -83,12 +111,20 @@ impl Iterator for Dims<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let n = self.bytes.len() / if self.dialect.version.is_wide() { 8 } else { 4 };
+        let n = self.bytes.len() / self.dim_bytes();
         (n, Some(n))
     }
 }
 
 impl ExactSizeIterator for Dims<'_> {}
+
+impl DoubleEndedIterator for Dims<'_> {
+    fn next_back(&mut self) -> Option<u64> {
+        let (rest, last) = self.bytes.split_at_checked(self.bytes.len().checked_sub(self.dim_bytes())?)?;
+        self.bytes = rest;
+        Cursor::new(last, 0, self.dialect).len().ok()
+    }
+}
 
 impl fmt::Display for Dims<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,7 +167,23 @@ pub struct TensorInfo {
     pub offset: u64,
 }
 
+/// A tensor to lay out: what a [`TensorInfo`] has without an offset, borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewTensor<'a> {
+    /// Name.
+    pub name: &'a [u8],
+    /// Dimensions, the contiguous one first.
+    pub shape: &'a [u64],
+    /// Element type.
+    pub ty: GgmlType,
+}
+
 impl TensorInfo {
+    /// The tensor, borrowed, without its offset.
+    pub fn as_new(&self) -> NewTensor<'_> {
+        NewTensor { name: &self.name, shape: &self.shape, ty: self.ty }
+    }
+
     /// A tensor without an offset.
     pub fn new(name: impl Into<Vec<u8>>, shape: impl Into<Vec<u64>>, ty: GgmlType) -> TensorInfo {
         TensorInfo { name: name.into(), shape: shape.into(), ty, offset: 0 }

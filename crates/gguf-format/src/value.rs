@@ -529,6 +529,13 @@ pub struct Strings<'a> {
     left: u64,
 }
 
+impl Default for Strings<'_> {
+    /// No strings.
+    fn default() -> Self {
+        Strings { cursor: Cursor::new(&[], 0, Dialect::default()), left: 0 }
+    }
+}
+
 impl<'a> Iterator for Strings<'a> {
     type Item = Str<'a>;
 
@@ -563,6 +570,13 @@ pub struct StringIndex<'a> {
     bytes: &'a [u8],
     starts: Vec<usize>,
     dialect: Dialect,
+}
+
+impl Default for StringIndex<'_> {
+    /// No strings.
+    fn default() -> Self {
+        StringIndex { bytes: &[], starts: Vec::new(), dialect: Dialect::default() }
+    }
 }
 
 impl<'a> StringIndex<'a> {

@@ -1,6 +1,8 @@
 //! Memory: at every instant at most three times the bytes read so far plus 64 KiB, for every input.
+//!
+//! A program of its own because of its counting allocator.
 
-use gguf_format::{Gguf, HeadScan, Progress, check};
+use gguf_format::{Gguf, HeadScan, ScanState, check};
 use gguf_test::corpus;
 use gguf_test::corpus::bytes::*;
 use gguf_test::corpus::other::small;
@@ -55,8 +57,8 @@ fn read_in_pieces(file: &[u8], piece: usize) {
         counting::read(part.len());
         bytes.extend_from_slice(part);
         match scan.advance(&bytes) {
-            Ok(Progress::Need(_)) => {}
-            Ok(Progress::Complete) => {
+            Ok(ScanState::Need(_)) => {}
+            Ok(ScanState::Complete) => {
                 let gguf = Gguf::from_scan(&bytes, &scan).map(|g| (g.n_kv(), g.n_tensors()));
                 return drop(std::hint::black_box(gguf));
             }

@@ -25,6 +25,7 @@ use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, conf
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
 use crate::model_plan::{OutType, PlanError, Skipped, asked_type, float_input};
@@ -37,13 +38,13 @@ const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub(crate) fn is_adapter(dir: &Path) -> Result<bool, Error> {
+pub(crate) fn is_adapter(dir: &dyn Folder) -> Result<bool, Error> {
     Ok(files::has(dir, settings::FILE)? && !crate::checkpoint::has_model(dir)?)
 }
 
 /// Plans the conversion of the adapter in `dir`.
-pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result<Conversion, Error> {
-    let fail = |file: &str, source| Error::Adapter { path: dir.join(file), source };
+pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Options) -> Result<Conversion, Error> {
+    let fail = |file: &str, source| Error::Adapter { path: dir.path().join(file), source };
     let document = files::read_json(dir, settings::FILE)?.unwrap_or_default();
     let settings = Settings::new(&document).map_err(|problem| fail(settings::FILE, problem))?;
     let base = match base {
@@ -60,7 +61,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     let Some(weights) = weights else {
         let found = crate::checkpoint::other_weights(dir);
-        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NoWeights { found } });
+        return Err(Error::Adapter { path: dir.path().to_owned(), source: AdapterProblem::NoWeights { found } });
     };
     let mut checkpoint = Checkpoint::open_file(dir, weights)?;
     if weights == WEIGHTS[0] {
@@ -68,15 +69,15 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     let in_weights = |problem| fail(weights, problem);
     let plan_of = |source: PlanError| match source.tensor() {
-        Some(_) => Error::Plan { path: dir.join(weights), source },
-        None => Error::Plan { path: base.to_owned(), source },
+        Some(_) => Error::Plan { path: dir.path().join(weights), source },
+        None => Error::Plan { path: base.path().to_owned(), source },
     };
     let ty = match options.ty {
         OutType::Auto => GgmlType::F32,
         ty => ty.resolve(checkpoint.tensors()),
     };
     if matches!(options.ty, OutType::TQ1_0 | OutType::TQ2_0) {
-        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::Type(ty) });
+        return Err(Error::Adapter { path: dir.path().to_owned(), source: AdapterProblem::Type(ty) });
     }
     let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
     let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
@@ -100,7 +101,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
         let Some(pairs) = pairs else {
             // Without factors: only norms are supported.
             if planned.shape.len() != 1 || !name.ends_with("_norm.weight") {
-                let tensor = planned.op.inputs().first().map_or(name, |input| input.name.clone());
+                let tensor = planned.op.inputs().first().map_or(name, |input| input.name.to_string());
                 return Err(in_weights(AdapterProblem::Unexpected { tensor }));
             }
             let op = real(&planned.op, &matrices);
@@ -156,7 +157,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     kvs.set("general.quantization_version", QUANTIZATION_VERSION);
     let paths = checkpoint.paths().map(Path::to_owned).collect();
-    let plan = lay_out(dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
+    let plan = lay_out(dir.path(), dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     let (n_errors, more) = doubts(&plan, |_| Vec::new());
     warnings.extend(more);

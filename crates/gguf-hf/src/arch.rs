@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use gguf_format::GgmlType;
+use gguf_format::sort::CompactSort as _;
 use gguf_model::arch::{self, Architecture, Checkpoint};
 use gguf_pipeline::plan::Op;
 
@@ -14,6 +15,8 @@ use crate::warning::ArchitectureWarning;
 
 mod blocks;
 mod computed;
+#[cfg(test)]
+mod effort;
 pub(crate) mod keys;
 pub(crate) mod names;
 #[cfg(test)]
@@ -29,7 +32,9 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    let stored = Stored { asked: ty, ty: ty.resolve(sources), file_type: None, as_q8: &[] };
+    let (_, checkpoint) = of_checkpoint(config)?;
+    let resolved = ty.resolve(&names::taken(checkpoint, sources));
+    let stored = Stored { asked: ty, ty: resolved, file_type: None, as_q8: &[] };
     plan_parts(config, sources, stored, Scope::Whole)
 }
 
@@ -52,7 +57,10 @@ pub(crate) enum Scope {
     /// All tensors that the architecture needs.
     Whole,
     /// The tensors that are present.
+    #[cfg(test)]
     Parts,
+    /// No tensors: only key-values.
+    Keys,
     /// All tensors that an image or audio encoder needs.
     Tower,
     /// The tensors that an adapter changes: nothing is computed, and keys only determine tensor sizes.
@@ -110,7 +118,8 @@ pub(crate) fn plan_parts(
     }
     for (formula, what) in checkpoint.refuse {
         if tensors::condition_holds(formula, what, &plan.fields)? {
-            return Err(match formula.contains(NextTokens::FIELD) {
+            let is_about_next = asked != NextTokens::Included && formula.contains(NextTokens::FIELD);
+            return Err(match is_about_next {
                 true => PlanError::NotSeparate { architecture: plan.architecture, asked },
                 false => PlanError::Refused { architecture: plan.architecture, what },
             });
@@ -120,6 +129,9 @@ pub(crate) fn plan_parts(
         return Err(PlanError::NoTower);
     }
     keys::parameters(checkpoint, scope, &mut plan)?;
+    if scope == Scope::Keys {
+        return Ok(plan);
+    }
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
@@ -229,7 +241,7 @@ fn nearest(class: &str, classes: &BTreeSet<&'static str>) -> Vec<&'static str> {
         2.0 * both / (of_class.len() + other.len()).max(1) as f64
     };
     let mut sorted: Vec<&str> = classes.iter().copied().collect();
-    sorted.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    sorted.compact_sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
     sorted.truncate(SHOWN);
     sorted
 }

@@ -192,7 +192,7 @@ pub(crate) fn apply(document: &Fields) -> Result<Option<Fields>, Error> {
         None => return Ok(None),
     };
     let Some(class) = table.class_of(model_type) else { return Ok(None) };
-    match table.build(class, document.clone()) {
+    match table.build(class, document) {
         Ok(fields) => Ok(Some(fields)),
         Err(Stop::Refused) => Ok(None),
         Err(Stop::Invalid(error)) => Err(error),
@@ -204,7 +204,7 @@ impl Table {
         self.classes.get(self.model_types.get(model_type)?)
     }
 
-    fn build(&self, class: &Class, document: Fields) -> Result<Fields, Stop> {
+    fn build(&self, class: &Class, document: &Fields) -> Result<Fields, Stop> {
         let mut fields = document.clone();
         let mut given: Vec<&str> = document.keys().map(String::as_str).collect();
         for (name, value) in class.defaults.iter().chain(&self.base) {
@@ -231,7 +231,7 @@ impl Table {
         store(&mut fields);
         fields.retain(|name, _| !class.map.contains_key(name));
         for (name, sub) in &class.subs {
-            if let Some(value) = self.nested(sub, fields.get(name), &document)? {
+            if let Some(value) = self.nested(sub, fields.get(name), document)? {
                 fields.insert(name.clone(), value);
             }
         }
@@ -269,7 +269,7 @@ impl Table {
             Some(kind) if sub.auto || is_missing => kind.as_str().and_then(|kind| self.class_of(kind)),
             _ => self.classes.get(&sub.class),
         };
-        self.build(class.ok_or(Stop::Refused)?, document).map(|fields| Some(Value::Object(fields)))
+        self.build(class.ok_or(Stop::Refused)?, &document).map(|fields| Some(Value::Object(fields)))
     }
 }
 

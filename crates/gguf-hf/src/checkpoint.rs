@@ -7,19 +7,21 @@
 pub(crate) mod meta;
 pub(crate) mod mistral;
 
+use gguf_format::sort::CompactSort as _;
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use gguf_io::ReadAt;
 use gguf_pipeline::moves::{self, Axis, Move};
-use gguf_pipeline::{Error as PipelineError, Source};
+use gguf_pipeline::{Error as PipelineError, Source, SourceRead};
 use serde::Deserialize;
 
 use crate::dtype::SourceTensor;
 use crate::error::{Error, IndexProblem, Names};
 use crate::files::{self, INDEX, TORCH_INDEX, read_at_most};
+use crate::folder::{Folder, FolderFile};
 use crate::safetensors::{self, UniqueMap};
 use crate::torch;
 
@@ -60,9 +62,9 @@ const IMAGES: Files = Files {
 struct Part {
     /// Its path within the folder.
     path: PathBuf,
-    /// The resolved path.
-    real: PathBuf,
-    file: File,
+    /// The resolved path, if it is on the disk.
+    real: Option<PathBuf>,
+    source: Box<dyn ReadAt>,
 }
 
 /// The location of a tensor's data.
@@ -93,24 +95,24 @@ impl Checkpoint {
     /// # Errors
     /// If there are no tensor files, if one is missing or resolves to a path outside the folder, if a header is invalid, or if the index
     /// and the files list different tensors.
-    pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
+    pub fn open(dir: &dyn Folder) -> Result<Checkpoint, Error> {
         for files in &FILES {
             if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
                 return Ok(checkpoint);
             }
         }
-        Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) })
+        Err(Error::NoWeights { dir: dir.path().to_owned(), found: other_weights(dir) })
     }
 
     /// Opens the tensor files that diffusers writes for an image model; `None` if the folder has none or holds another kind of model.
     ///
     /// # Errors
     /// As for [`open`](Checkpoint::open).
-    pub(crate) fn open_images(dir: &Path) -> Result<Option<Checkpoint>, Error> {
+    pub(crate) fn open_images(dir: &dyn Folder) -> Result<Option<Checkpoint>, Error> {
         if has_model(dir)? { Ok(None) } else { Checkpoint::open_files(dir, &IMAGES) }
     }
 
-    fn open_files(dir: &Path, files: &Files) -> Result<Option<Checkpoint>, Error> {
+    fn open_files(dir: &dyn Folder, files: &Files) -> Result<Option<Checkpoint>, Error> {
         let index = read_index(dir, files.index)?;
         let names = match &index {
             Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
@@ -121,7 +123,7 @@ impl Checkpoint {
         }
         let checkpoint = Checkpoint::open_parts(dir, &names)?;
         if let Some(pairs) = index {
-            checkpoint.compare_with_index(dir.join(files.index), &pairs)?;
+            checkpoint.compare_with_index(dir.path().join(files.index), &pairs)?;
         }
         Ok(Some(checkpoint))
     }
@@ -130,7 +132,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As for [`open`](Checkpoint::open).
-    pub fn open_file(dir: &Path, name: &str) -> Result<Checkpoint, Error> {
+    pub fn open_file(dir: &dyn Folder, name: &str) -> Result<Checkpoint, Error> {
         for files in FILES.iter().chain([&IMAGES]) {
             match numbered_part(name, files.suffix) {
                 Some((stem, count)) if count > 1 && stem == files.prefix => {
@@ -148,17 +150,17 @@ impl Checkpoint {
         Checkpoint::open_parts(dir, &BTreeSet::from([name.to_owned()]))
     }
 
-    fn open_parts(dir: &Path, names: &BTreeSet<String>) -> Result<Checkpoint, Error> {
+    fn open_parts(dir: &dyn Folder, names: &BTreeSet<String>) -> Result<Checkpoint, Error> {
         let mut checkpoint = Checkpoint::empty();
         let mut missing = Vec::new();
         for name in names {
-            match files::open(dir, name)? {
-                Some((file, real)) => checkpoint.add_part(Part { path: dir.join(name), real, file })?,
+            match dir.open(name)? {
+                Some(file) => checkpoint.add_part(Part::new(dir, name, file))?,
                 None => missing.push(name.clone()),
             }
         }
         if !missing.is_empty() {
-            return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing) });
+            return Err(Error::MissingParts { dir: dir.path().to_owned(), parts: Names(missing) });
         }
         checkpoint.refuse_duplicates()?;
         Ok(checkpoint)
@@ -173,7 +175,7 @@ impl Checkpoint {
     pub(crate) fn sort_by_data(&mut self) {
         let Checkpoint { tensors, places, .. } = self;
         let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
-        both.sort_by_key(|(place, _)| (place.part, place.offset));
+        both.compact_sort_by_key(|(place, _)| (place.part, place.offset));
         (*places, *tensors) = both.into_iter().unzip();
     }
 
@@ -186,10 +188,10 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the header of the file is invalid, or if another file has a tensor of the same name.
-    pub(crate) fn add_first(&mut self, dir: &Path, path: &str, before: &str, usual: &str) -> Result<(), Error> {
-        let Some((file, real)) = crate::files::open(dir, path)? else { return Ok(()) };
+    pub(crate) fn add_first(&mut self, dir: &dyn Folder, path: &str, before: &str, usual: &str) -> Result<(), Error> {
+        let Some(file) = dir.open(path)? else { return Ok(()) };
         let n = self.tensors.len();
-        self.add_part(Part { path: dir.join(path), real, file })?;
+        self.add_part(Part::new(dir, path, file))?;
         for tensor in self.tensors.iter_mut().skip(n) {
             if let Some(rest) = tensor.name.strip_prefix(before) {
                 tensor.name = format!("{usual}{rest}");
@@ -206,9 +208,9 @@ impl Checkpoint {
         &self.tensors
     }
 
-    /// The real paths of the tensor files.
+    /// The real paths of the tensor files on the disk.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.parts.iter().map(|part| part.real.as_path())
+        self.parts.iter().filter_map(|part| part.real.as_deref())
     }
 
     /// The path of the file that holds a tensor.
@@ -248,7 +250,7 @@ impl Checkpoint {
 
     fn add_torch_part(&mut self, part: Part) -> Result<(), Error> {
         let (index, path) = (self.parts.len(), &part.path);
-        let entries = torch::tensors(&part.file).map_err(|source| match source {
+        let entries = torch::tensors(&*part.source).map_err(|source| match source {
             torch::TorchError::Io(e) => Error::io("read", path, e),
             source => Error::Torch { file: path.clone(), source: Box::new(source) },
         })?;
@@ -268,10 +270,9 @@ impl Checkpoint {
     }
 
     fn add_safetensors_part(&mut self, part: Part) -> Result<(), Error> {
-        let (index, file, path) = (self.parts.len(), &part.file, &part.path);
+        let (index, file, path) = (self.parts.len(), &part.source, &part.path);
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
-        let metadata = file.metadata().map_err(|e| Error::io("read", path, e))?;
-        let file_bytes = metadata.len();
+        let file_bytes = file.size().map_err(|e| Error::io("read", path, e))?;
         if file_bytes < safetensors::PREFIX {
             return Err(fail(safetensors::HeaderError::TooShort { file_bytes }));
         }
@@ -333,15 +334,59 @@ impl Source for Checkpoint {
             None => part.read(place.offset + offset, buffer),
         }
     }
+
+    fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {
+        let Some(place) = self.places.get(index) else { return Vec::new() };
+        match (place.view.and_then(|view| self.views.get(view)), self.parts.get(place.part)) {
+            (Some(view), _) => view.reads(&self.parts, range),
+            (None, Some(part)) => {
+                let at = |offset: u64| place.offset.saturating_add(offset);
+                vec![SourceRead::new(&part.path, at(range.start)..at(range.end))]
+            }
+            (None, None) => Vec::new(),
+        }
+    }
 }
 
 impl Part {
+    fn new(dir: &dyn Folder, name: &str, file: FolderFile) -> Part {
+        Part { path: dir.path().join(name), real: file.real, source: file.source }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
-        self.file.read_exact_at(offset, buffer).map_err(|e| PipelineError::io("read", &self.path, e))
+        self.source.read_exact_at(offset, buffer).map_err(|e| PipelineError::io("read", &self.path, e))
     }
 }
 
 impl View {
+    /// The reads that [`read`](View::read) makes.
+    fn reads(&self, parts: &[Part], range: Range<u64>) -> Vec<SourceRead> {
+        let mut reads = Vec::new();
+        let read = |input: usize, offset: u64, bytes: &mut [u8]| {
+            let found = self.inputs.get(input).and_then(|(part, start)| Some((parts.get(*part)?, start)));
+            reads.extend(found.map(|(part, start)| {
+                let first = start.saturating_add(offset);
+                SourceRead::new(&part.path, first..first.saturating_add(bytes.len() as u64))
+            }));
+            Ok(())
+        };
+        let mut bytes = Vec::new();
+        let n = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        if bytes.try_reserve_exact(n).is_ok() {
+            bytes.resize(n, 0);
+            let listed = moves::gather(
+                &self.moves,
+                self.width,
+                range.start / self.width as u64,
+                &mut bytes,
+                &mut Vec::new(),
+                read,
+            );
+            debug_assert!(listed.is_ok());
+        }
+        reads
+    }
+
     /// Reads bytes of the tensor, in the tensor's element order.
     fn read(&self, parts: &[Part], offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let read = |input: usize, offset: u64, bytes: &mut [u8]| match self.inputs.get(input) {
@@ -373,8 +418,8 @@ struct IndexFile {
 }
 
 /// The pairs of tensor and part in an index; `None` if there is no index.
-fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, Error> {
-    let path = dir.join(name);
+fn read_index(dir: &dyn Folder, name: &str) -> Result<Option<Vec<(String, String)>>, Error> {
+    let path = dir.path().join(name);
     let Some(json) = read_at_most(MAX_INDEX, dir, name)? else { return Ok(None) };
     let invalid = |problem| Error::Index { index: path.clone(), problem };
     let index: IndexFile = serde_json::from_slice(&json).map_err(|e| invalid(IndexProblem::Json(e)))?;
@@ -389,7 +434,7 @@ fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, E
 }
 
 /// Whether a folder contains model tensor files or an index.
-pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
+pub(crate) fn has_model(dir: &dyn Folder) -> Result<bool, Error> {
     for files in &FILES {
         if files::has(dir, files.index)? || !list_parts(dir, files)?.is_empty() {
             return Ok(true);
@@ -405,18 +450,16 @@ pub(crate) fn is_plain_file_name(name: &str) -> bool {
     plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control)
 }
 
+/// The names of the files in a folder.
+fn names_in(dir: &dyn Folder) -> Result<Vec<String>, Error> {
+    dir.names("").map_err(|e| Error::io("list", dir.path(), e))
+}
+
 /// The tensor files of a folder without an index. Numbered parts must be complete.
-fn list_parts(dir: &Path, files: &Files) -> Result<BTreeSet<String>, Error> {
+fn list_parts(dir: &dyn Folder, files: &Files) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
-        let entry = entry.map_err(|e| Error::io("list", dir, e))?;
-        if let Ok(name) = entry.file_name().into_string()
-            && name.starts_with(files.prefix)
-            && name.ends_with(files.suffix)
-        {
-            names.insert(name);
-        }
-    }
+    let is_part = |name: &String| name.starts_with(files.prefix) && name.ends_with(files.suffix);
+    names.extend(names_in(dir)?.into_iter().filter(is_part));
     let mut missing = BTreeSet::new();
     for name in &names {
         if let Some((stem, count)) = numbered_part(name, files.suffix) {
@@ -425,7 +468,7 @@ fn list_parts(dir: &Path, files: &Files) -> Result<BTreeSet<String>, Error> {
         }
     }
     if !missing.is_empty() {
-        return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing.into_iter().collect()) });
+        return Err(Error::MissingParts { dir: dir.path().to_owned(), parts: Names(missing.into_iter().collect()) });
     }
     Ok(names)
 }
@@ -440,8 +483,8 @@ fn numbered_part<'a>(name: &'a str, suffix: &str) -> Option<(&'a str, u32)> {
 }
 
 /// Weight files in unsupported formats, so that the error can name one.
-pub(crate) fn other_weights(dir: &Path) -> Option<String> {
-    let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+pub(crate) fn other_weights(dir: &dyn Folder) -> Option<String> {
+    let names = dir.names("").ok()?.into_iter();
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
 }
 
@@ -487,7 +530,7 @@ mod tests {
             ("d", "F32", &[1], vec![0, 0x80, 0, 0]),
         ];
         std::fs::write(dir.path().join("model.safetensors"), gguf_test::checkpoint::safetensors(&tensors)).unwrap();
-        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let checkpoint = Checkpoint::open(&dir.path().to_owned()).unwrap();
         let found: Vec<bool> = (0..4).map(|index| checkpoint.is_zero(index).unwrap()).collect();
         assert_eq!(found, [true, false, true, false]);
     }

@@ -4,6 +4,8 @@ use core::fmt;
 
 use serde_json::Value;
 
+use crate::formula::MAX_STEPS;
+
 /// An error in a checkpoint's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,13 @@ pub enum Error {
         /// The expected value.
         expected: &'static str,
     },
+    /// The lists are too long, or the blocks too many, for the fields that follow from them.
+    Long {
+        /// The fields.
+        fields: Vec<String>,
+        /// The number of blocks.
+        n_blocks: u64,
+    },
 }
 
 impl fmt::Display for Error {
@@ -32,6 +41,11 @@ impl fmt::Display for Error {
                 names => write!(f, "missing field; expected one of {}", names.join(", ")),
             },
             Error::Invalid { field, found, expected } => write!(f, "the field {field} is {found}, expected {expected}"),
+            Error::Long { fields, n_blocks } => write!(
+                f,
+                "{}: evaluation for {n_blocks} blocks takes more than {MAX_STEPS} steps, expected shorter lists or fewer blocks",
+                fields.join(", ")
+            ),
         }
     }
 }

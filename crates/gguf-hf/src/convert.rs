@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::check::{Finding, Place, Severity};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
@@ -17,10 +18,11 @@ use crate::dense;
 use crate::draft::{self, DraftProblem};
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::fuse;
 use crate::image;
 use crate::key_values::KeyValues;
-use crate::location::Location;
+use crate::location::{Found, Location};
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
 use crate::packed::{self, Unpacked, Weights};
@@ -57,9 +59,9 @@ pub struct Options {
     /// Whether to convert the image and audio encoders instead of the language model.
     pub projector: bool,
     /// For an adapter, the folder with the `config.json` of its base model; `None` for the adapter's folder.
-    pub base: Option<PathBuf>,
+    pub base: Option<Arc<dyn Folder>>,
     /// For a draft model, the folder of its target model.
-    pub target: Option<PathBuf>,
+    pub target: Option<Arc<dyn Folder>>,
     /// Whether to fuse queries, keys and values into one tensor per block, if llama.cpp supports it.
     pub fuse_qkv: bool,
     /// Whether to fuse the gate and up matrices of all experts into one tensor per block.
@@ -83,14 +85,14 @@ impl Options {
     }
 
     /// Sets the folder of an adapter's base model.
-    pub fn base(mut self, base: Option<PathBuf>) -> Options {
-        self.base = base;
+    pub fn base(mut self, base: Option<impl Folder + 'static>) -> Options {
+        self.base = base.map(|base| Arc::new(base) as _);
         self
     }
 
-    /// Sets the folder of a draft model's target model.
-    pub fn target(mut self, target: Option<PathBuf>) -> Options {
-        self.target = target;
+    /// Sets the folder of a draft model's target model; see [`model_folder`] for one in the Hugging Face cache.
+    pub fn target(mut self, target: Option<impl Folder + 'static>) -> Options {
+        self.target = target.map(|target| Arc::new(target) as _);
         self
     }
 
@@ -234,16 +236,33 @@ pub fn convert(
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
 pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Error> {
-    plan_at(&Location::find(dir.as_ref())?, options)
+    plan_at(&Found::at(dir.as_ref())?.location(), options)
 }
 
-fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> {
-    let dir = location.dir.as_path();
+/// As [`plan`], of a checkpoint in any [`Folder`]: in memory, or in one of the caller.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn plan_folder(folder: &dyn Folder, options: &Options) -> Result<Conversion, Error> {
+    plan_at(&Location { dir: folder, file: None, name: None }, options)
+}
+
+/// The folder of the checkpoint at a path that [`plan`] accepts: the current revision of a model's folder in the Hugging Face cache, or the
+/// folder of a tensor file.
+///
+/// # Errors
+/// If there is no checkpoint, or if a model in the cache has several revisions and none is current.
+pub fn model_folder(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+    Ok(Found::at(path.as_ref())?.dir)
+}
+
+fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Error> {
+    let dir = location.dir;
     if adapter::is_adapter(dir)? {
         return adapter::plan(dir, options.base.as_deref(), options);
     }
     if options.base.is_some() {
-        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
+        return Err(Error::Adapter { path: dir.path().to_owned(), source: AdapterProblem::NotAnAdapter });
     }
     if options.projector {
         return tower::plan(dir, options);
@@ -252,18 +271,18 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         return Ok(conversion);
     }
     // Meta's layout has no config.json; its fields are derived from the parameters and the tensors.
-    let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
+    let is_part = location.file.is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
     let meta = if is_original && !options.mistral_format { meta::open(dir)? } else { None };
     let is_meta = meta.is_some();
     let mistral = if !is_meta && (is_original || options.mistral_format) { mistral::open(dir)? } else { None };
     let is_mistral = mistral.is_some();
     if options.mistral_format && !is_mistral {
-        return Err(Error::NotMistral { dir: dir.to_owned() });
+        return Err(Error::NotMistral { dir: dir.path().to_owned() });
     }
     let (document, original) = match meta.or(mistral) {
         Some((document, checkpoint)) => (document, Some(checkpoint)),
-        None => match (config_json(dir), &location.file) {
+        None => match (config_json(dir), location.file) {
             (Err(Error::NoConfig { .. }), Some(_)) => {
                 let source = PlanError::UnsupportedImages { supported: image::titles() };
                 return Err(Error::Plan { path: location.path(), source });
@@ -276,22 +295,22 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         config.set(NextTokens::FIELD, name.into());
     }
     // Formulas select a chat template by the name of the folder.
-    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
-    config.set("folder", location.name.clone().or(folder).into());
+    let folder = dir.path().file_name().map(|name| name.to_string_lossy().into_owned());
+    config.set("folder", location.name.map(str::to_owned).or(folder).into());
     // A checkpoint can contain both a model and its draft model.
     config.set("has_target", options.target.is_some().into());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
-    let draft = |source| Error::Draft { path: dir.to_owned(), source };
+    let draft = |source| Error::Draft { path: dir.path().to_owned(), source };
     let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
-        (true, Some(target)) => Some(Location::find(target)?.dir),
+        (true, Some(target)) => Some(target),
         (true, None) => return Err(draft(DraftProblem::NoTarget)),
         (false, Some(_)) => return Err(draft(DraftProblem::NotADraft)),
         (false, None) => None,
     };
-    if let Some(target) = &target {
+    if let Some(target) = target {
         draft::fields(dir, target, config_json(target)?, &mut config)?;
     }
-    let opened = match (original, &location.file) {
+    let opened = match (original, location.file) {
         (Some(checkpoint), _) => Ok(checkpoint),
         (None, Some(file)) => Checkpoint::open_file(dir, file),
         (None, None) => Checkpoint::open(dir),
@@ -324,14 +343,18 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
     // The stored data determines the type of the matrices, not the decoded values.
-    let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
+    let asked = options.ty;
+    let ty = match table {
+        Some(table) => asked.resolve(&arch::names::taken(table, checkpoint.tensors())),
+        None => asked.resolve(checkpoint.tensors()),
+    };
     let method = packed::Method::of(dir, &config)?;
-    let mut weights = Weights::open(dir, checkpoint, &method)?;
+    let mut weights = Weights::open(dir.path(), checkpoint, &method)?;
     if let Some(table) = table.filter(|table| !table.ids.is_empty()) {
-        draft::absolute_ids(dir, &mut weights, &mut config, table)?;
+        draft::absolute_ids(dir.path(), &mut weights, &mut config, table)?;
     }
-    let plan_of = |source: PlanError| weights.error(dir, source);
-    let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
+    let plan_of = |source: PlanError| weights.error(dir.path(), source);
+    let scope = if options.vocab_only { Scope::Keys } else { Scope::Whole };
     let is_fp8 = options.fp8_as_q8 && asked != OutType::Lossless;
     let as_q8 = if is_fp8 { weights.scaled_fp8() } else { Vec::new() };
     unused.extend((is_fp8 && as_q8.is_empty()).then_some(ArchitectureWarning::NoFp8));
@@ -340,12 +363,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty), as_q8: &as_q8 };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     for (fusion, is_asked) in [(fuse::GATE_UP_EXPERTS, options.fuse_gate_up_experts), (fuse::QKV, options.fuse_qkv)] {
-        if is_asked {
+        if is_asked && !options.vocab_only {
             fusion.apply(&mut model).map_err(plan_of)?;
         }
-    }
-    if options.vocab_only {
-        model.tensors.clear();
     }
     let extra = weights.complete(&model.fields, &mut model.tensors);
     if is_meta {
@@ -364,20 +384,22 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let overrides = MetadataOptions {
         model_name: options.name.clone(),
         metadata: options.metadata.clone(),
-        folder: location.name.clone(),
+        folder: location.name.map(str::to_owned),
     };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
     // The model whose folder provides the tokenizer, and the table that defines how to read it.
-    let tokenizer_dir = target.as_deref().unwrap_or(dir);
+    let tokenizer_dir = target.unwrap_or(dir);
     let mut tokenizer_table = model.checkpoint;
     if tokenizer_table.takes_tokenizer_class {
         let of_target = config_of(tokenizer_dir)?;
-        let wrong = |source| Error::Plan { path: tokenizer_dir.to_owned(), source };
+        let wrong = |source| Error::Plan { path: tokenizer_dir.path().to_owned(), source };
         (_, tokenizer_table) = arch::of_checkpoint(&of_target).map_err(wrong)?;
     }
     let (vocab, special_tokens) = (tokenizer_table.vocab, tokenizer_table.special_tokens);
     let community_template = !options.no_community_template;
-    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens, community_template };
+    let template_file_first = tokenizer_table.template_file_first;
+    let pre = options.pre.clone();
+    let tokenizer_options = TokenizerOptions { pre, vocab, special_tokens, community_template, template_file_first };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let mut tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
@@ -427,7 +449,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
-    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
+    let plan = lay_out(dir.path(), dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = model.warnings.into_iter().chain(unused).map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
@@ -441,9 +463,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
-/// Lays out the file for the key-values and tensors; data is read from `source`: the files `paths` in `dir`.
+/// Lays out the file for the key-values and tensors; data is read from `source`: the files `paths` in `dir`. `path` names the checkpoint.
 pub(crate) fn lay_out(
-    dir: &Path,
+    path: &Path,
+    dir: &dyn Folder,
     kvs: KeyValues,
     tensors: Vec<TensorPlan>,
     source: Arc<dyn gguf_pipeline::Source>,
@@ -453,12 +476,12 @@ pub(crate) fn lay_out(
     let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
     let mut inputs = files::small_files(dir);
-    inputs.extend(options.target.iter().flat_map(|target| files::small_files(target)));
-    inputs.extend(options.base.iter().flat_map(|base| files::small_files(base)));
+    inputs.extend(options.target.iter().flat_map(|target| files::small_files(&**target)));
+    inputs.extend(options.base.iter().flat_map(|base| files::small_files(&**base)));
     inputs.extend(paths);
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
     let draft = Draft {
-        path: dir.to_owned(),
+        path: path.to_owned(),
         head,
         tensors,
         source,
@@ -524,7 +547,7 @@ pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> (u
             finding.expected = format!("{} of config.json", fields.join(" or ")).into();
         }
     }
-    found.sort_by_key(|f| core::cmp::Reverse(f.severity));
+    found.compact_sort_by_key(|f| core::cmp::Reverse(f.severity));
     let n_errors = found.iter().filter(|f| f.severity == Severity::Error).count();
     let more = found.len().saturating_sub(MAX_DOUBTS);
     let mut doubts: Vec<Warning> = found.into_iter().take(MAX_DOUBTS).map(Warning::Output).collect();
@@ -536,16 +559,16 @@ pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> (u
 const CONFIG: &str = "config.json";
 
 /// The configuration of the model in a folder.
-pub(crate) fn config_of(dir: &Path) -> Result<Config, Error> {
+pub(crate) fn config_of(dir: &dyn Folder) -> Result<Config, Error> {
     read_config(dir, config_json(dir)?)
 }
 
-fn config_json(dir: &Path) -> Result<Json, Error> {
-    files::read_json(dir, CONFIG)?.ok_or_else(|| Error::NoConfig { dir: dir.to_owned() })
+fn config_json(dir: &dyn Folder) -> Result<Json, Error> {
+    files::read_json(dir, CONFIG)?.ok_or_else(|| Error::NoConfig { dir: dir.path().to_owned() })
 }
 
-fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
-    let wrong = |source: config::Error| Error::Config { file: dir.join(CONFIG), source };
+fn read_config(dir: &dyn Folder, document: Json) -> Result<Config, Error> {
+    let wrong = |source: config::Error| Error::Config { file: dir.path().join(CONFIG), source };
     // The unchanged file determines the class, and therefore whether its defaults apply.
     let raw = Config::raw(document.clone()).ok();
     let as_written = document.clone();
@@ -557,7 +580,7 @@ fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
     // For formulas that need the original values, without defaults.
     config.set("config", as_written);
     if let Some(pooling) = pooling(dir)? {
-        config.set("pooling_type", pooling.into());
+        config.set("sentence_pooling", pooling);
     }
     // An unknown class causes an error later, which lists the known classes.
     if let Ok((_, checkpoint)) = arch::of_checkpoint(&config)
@@ -568,23 +591,22 @@ fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// The pooling type of a sentence encoder, as llama.cpp's number, if the folder specifies it (`_try_set_pooling_type` in
-/// `conversion/base.py`).
-fn pooling(dir: &Path) -> Result<Option<u32>, Error> {
+/// The pooling mode of a sentence encoder, if the folder specifies it (`_try_set_pooling_type` in `conversion/base.py`).
+fn pooling(dir: &dyn Folder) -> Result<Option<Json>, Error> {
     let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(None) };
     let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_pooling = |module: &&serde_json::Value| module["type"].as_str().is_some_and(|ty| ty.ends_with("Pooling"));
+    let is_pooling = |module: &&Json| module["type"].as_str().is_some_and(|ty| ty.ends_with("Pooling"));
     let path = modules.iter().find(is_pooling).and_then(|module| module["path"].as_str());
     let Some(path) = path.filter(|path| !path.is_empty() && !path.contains("..")) else { return Ok(None) };
     let Some(pooling) = files::read_json(dir, &format!("{path}/config.json"))? else { return Ok(None) };
-    const MODES: [(&str, &str, u32); 3] = [
-        ("pooling_mode_mean_tokens", "mean", 1),
-        ("pooling_mode_cls_token", "cls", 2),
-        ("pooling_mode_lasttoken", "lasttoken", 3),
+    const FLAGS: [(&str, &str); 3] = [
+        ("pooling_mode_mean_tokens", "mean"),
+        ("pooling_mode_cls_token", "cls"),
+        ("pooling_mode_lasttoken", "lasttoken"),
     ];
-    let flag = MODES.iter().find(|(flag, ..)| pooling[*flag] == true);
-    let name = || MODES.iter().find(|(_, name, _)| pooling["pooling_mode"] == *name);
-    Ok(flag.or_else(name).map(|(.., number)| *number))
+    let mode = FLAGS.iter().find(|(flag, _)| pooling[*flag] == true).map(|(_, mode)| Json::from(*mode));
+    // Formulas accept the modes that llama.cpp knows.
+    Ok(Some(mode.unwrap_or_else(|| pooling.get("pooling_mode").cloned().unwrap_or_else(|| "none".into()))))
 }
 
 impl Conversion {

@@ -1,16 +1,15 @@
 //! Dense layers after the pooling of a sentence encoder, as modules of sentence-transformers: folders with a configuration and one file
 //! of tensors each (`EmbeddingGemma` in `conversion/gemma.py` of llama.cpp).
 
-use std::path::Path;
-
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 
 /// Inserts the tensors of the dense layers listed in `modules.json` before all others, and sets the fields `dense_2` and `dense_3` to their
 /// configurations. Returns the number of inserted tensors.
-pub(crate) fn add(dir: &Path, checkpoint: &mut Checkpoint, config: &mut Config) -> Result<usize, Error> {
+pub(crate) fn add(dir: &dyn Folder, checkpoint: &mut Checkpoint, config: &mut Config) -> Result<usize, Error> {
     let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(0) };
     let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_dense = |module: &&serde_json::Value| module["type"].as_str().is_some_and(|ty| ty.ends_with("Dense"));

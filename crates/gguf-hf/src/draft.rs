@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use crate::config::Config;
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::model_plan::PlanError;
 use crate::packed::Weights;
 
@@ -41,8 +42,8 @@ impl std::error::Error for DraftProblem {}
 
 /// Sets the fields that draft models need in addition to their own: the configuration of the model in `target`, and whether the mask
 /// embedding is in a separate file.
-pub(crate) fn fields(dir: &Path, target: &Path, document: Json, config: &mut Config) -> Result<(), Error> {
-    let wrong = |source| Error::Config { file: target.join("config.json"), source };
+pub(crate) fn fields(dir: &dyn Folder, target: &dyn Folder, document: Json, config: &mut Config) -> Result<(), Error> {
+    let wrong = |source| Error::Config { file: target.path().join("config.json"), source };
     let of_target = Config::raw(document).map_err(wrong)?;
     config.set("target", of_target.hparams().clone());
     config.set("has_mask_embedding", files::has(dir, "mask_embedding.pt")?.into());

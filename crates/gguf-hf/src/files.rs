@@ -1,16 +1,15 @@
-//! Reads the files of a checkpoint folder, which are untrusted: they must be regular files of this folder, have a bounded size, and, if
-//! they are text, be valid UTF-8.
+//! Reads the files of a checkpoint folder, which are untrusted: they must have a bounded size, and, if they are text, be valid UTF-8.
 //!
-//! A conversion reads all files through [`open`], including the weights: a checkpoint must not expose other files of the machine through
-//! links that leave its folder, or block the program with pipes.
+//! A conversion reads all files of a checkpoint through a [`Folder`], including the weights.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use gguf_io::ReadAt;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::json;
 
@@ -21,6 +20,11 @@ const LIMIT: u64 = 100_000_000;
 /// ten thousand tokens with seven values each.
 const JSON_LIMIT: u64 = 32 << 20;
 const JSON_VALUES: usize = 500_000;
+
+/// The maximum size in bytes, and the maximum number of values, of a configuration, of which a conversion makes several copies. The largest
+/// in use name some twenty thousand classes and their numbers.
+const CONFIG_LIMIT: u64 = 4 << 20;
+const CONFIG_VALUES: usize = 65_536;
 
 /// The index that maps tensors to parts.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
@@ -61,154 +65,92 @@ const SMALL_FILES: [&str; 26] = [
     "vocab.txt",
 ];
 
-/// Opens the file `name` in the folder `dir` and returns it with its real path; `None` if it does not exist.
-///
-/// A name may be a symbolic link, as in the Hugging Face cache, but only to a file of the same folder or of that cache's blob store for
-/// this model. The target is resolved after the file is opened, and the open file is compared with the target, so that no other file can be
-/// substituted in between.
-///
-/// # Errors
-/// If the name resolves to a path outside these folders, if it is not a regular file, or if a system call fails.
-pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, PathBuf)>, FolderError> {
-    let file = dir.join(name);
-    let failed = |source| FolderError::Read { file: file.clone(), source };
-    let opened = match gguf_io::open_regular(&file) {
-        Ok(opened) => opened,
-        Err(gguf_io::Error::Io { source, .. }) => match source.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(None),
-            _ => return Err(failed(source)),
-        },
-        // The link target is reported only for files that may be read.
-        Err(_) => return real_path(dir, &file).and_then(|_| Err(FolderError::NotAFile { file })),
-    };
-    let Some(real) = real_path(dir, &file)? else { return Ok(None) };
-    match is_same(&opened, &real).map_err(failed)? {
-        true => Ok(Some((opened, real))),
-        false => Err(FolderError::Replaced { file }),
-    }
-}
-
-/// The resolved path of a file in the folder `dir`; `None` if it no longer exists.
-fn real_path(dir: &Path, file: &Path) -> Result<Option<PathBuf>, FolderError> {
-    let real = match file.canonicalize() {
-        Ok(real) => real,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(source) => return Err(FolderError::Read { file: file.to_owned(), source }),
-    };
-    let folder = dir.canonicalize().map_err(|source| FolderError::Read { file: dir.to_owned(), source })?;
-    let store = hub_store(&folder);
-    match real.starts_with(&folder) || store.is_some_and(|store| real.starts_with(store)) {
-        true => Ok(Some(real)),
-        false => Err(FolderError::LeadsOut { file: file.to_owned(), target: real }),
-    }
-}
-
-/// Whether an open file is the one that a path currently refers to, without following a link at its end.
-#[cfg(unix)]
-fn is_same(opened: &File, path: &Path) -> std::io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let (a, b) = (opened.metadata()?, std::fs::symlink_metadata(path)?);
-    Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
-}
-
-/// Whether an open file is still the file at a path, as far as the system can determine.
-#[cfg(not(unix))]
-fn is_same(_: &File, path: &Path) -> std::io::Result<bool> {
-    Ok(std::fs::symlink_metadata(path)?.is_file())
-}
-
-/// The folder `blobs` beside `snapshots`, for a folder `snapshots/REVISION`.
-fn hub_store(folder: &Path) -> Option<PathBuf> {
-    let snapshots = folder.parent()?;
-    (snapshots.file_name()? == "snapshots").then_some(())?;
-    Some(snapshots.parent()?.join("blobs"))
-}
-
 /// The real paths of the small files of a folder that a conversion may read.
-pub(crate) fn small_files(dir: &Path) -> Vec<PathBuf> {
-    let names = SMALL_FILES.iter().map(PathBuf::from).chain(named_templates(dir));
-    names.filter_map(|name| Some(open(dir, name).ok()??.1)).collect()
+pub(crate) fn small_files(dir: &dyn Folder) -> Vec<PathBuf> {
+    let names = SMALL_FILES.iter().map(|name| (*name).to_owned()).chain(named_templates(dir));
+    names.filter_map(|name| dir.open(&name).ok()??.real).collect()
 }
 
 /// The names of the templates in [`TEMPLATES`], with that folder before them, in order.
-pub(crate) fn named_templates(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir.join(TEMPLATES)).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.map(|e| Path::new(TEMPLATES).join(e.file_name())).collect();
-    names.retain(|name| name.extension().is_some_and(|e| e == "jinja"));
+pub(crate) fn named_templates(dir: &dyn Folder) -> Vec<String> {
+    let mut names = dir.names(TEMPLATES).unwrap_or_default();
+    names.retain(|name| Path::new(name).extension().is_some_and(|e| e == "jinja"));
     names.sort();
-    names
+    names.into_iter().map(|name| format!("{TEMPLATES}/{name}")).collect()
 }
 
 /// The bytes of a file of the folder; `None` if it does not exist.
-pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
+pub(crate) fn read_bytes(dir: &dyn Folder, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
     read_at_most(LIMIT, dir, name)
 }
 
 /// The bytes of a file of the folder, up to a limit; `None` if it does not exist.
-pub(crate) fn read_at_most(limit: u64, dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
-    let name = name.as_ref();
-    let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
-    read_up_to(limit, opened, dir.join(name)).map(Some)
+pub(crate) fn read_at_most(limit: u64, dir: &dyn Folder, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+    let Some(opened) = dir.open(name)? else { return Ok(None) };
+    read_up_to(limit, &*opened.source, dir.path().join(name)).map(Some)
 }
 
 /// The first bytes of a file of the folder, at most `most`; `None` if it does not exist.
-pub(crate) fn read_start(most: u64, dir: &Path, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
-    let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    match opened.take(most).read_to_end(&mut bytes) {
-        Ok(_) => Ok(Some(bytes)),
-        Err(source) => Err(FolderError::Read { file: dir.join(name), source }),
-    }
+pub(crate) fn read_start(most: u64, dir: &dyn Folder, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+    let Some(opened) = dir.open(name)? else { return Ok(None) };
+    let read = opened.source.size().and_then(|size| bytes_of(&*opened.source, size.min(most)));
+    read.map(Some).map_err(|source| FolderError::Read { file: dir.path().join(name), source })
 }
 
 /// Whether the folder contains a file.
-pub(crate) fn has(dir: &Path, name: &str) -> Result<bool, FolderError> {
-    Ok(open(dir, name)?.is_some())
+pub(crate) fn has(dir: &dyn Folder, name: &str) -> Result<bool, FolderError> {
+    Ok(dir.open(name)?.is_some())
 }
 
 /// The bytes of an open file; errors name it `file`.
-pub(crate) fn read_up_to(limit: u64, opened: File, file: PathBuf) -> Result<Vec<u8>, FolderError> {
-    let too_large = || FolderError::TooLarge { file: file.clone(), limit };
-    // A file whose reported size exceeds the limit is rejected without being read.
-    if opened.metadata().is_ok_and(|data| data.len() > limit) {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    match opened.take(limit.saturating_add(1)).read_to_end(&mut bytes) {
-        Ok(_) if bytes.len() as u64 <= limit => Ok(bytes),
-        Ok(_) => Err(too_large()),
+fn read_up_to(limit: u64, opened: &dyn ReadAt, file: PathBuf) -> Result<Vec<u8>, FolderError> {
+    let read = opened.size().and_then(|size| if size > limit { Ok(None) } else { bytes_of(opened, size).map(Some) });
+    match read {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(FolderError::TooLarge { file, limit }),
         Err(source) => Err(FolderError::Read { file, source }),
     }
 }
 
+/// The first bytes of an open file.
+fn bytes_of(opened: &dyn ReadAt, n_bytes: u64) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(n_bytes).map_err(|_| ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| ErrorKind::OutOfMemory)?;
+    bytes.resize(len, 0);
+    opened.read_exact_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// The text of a file of the folder, with every line ending converted to `\n` as in Python's text mode; `None` if it does not exist.
-pub(crate) fn read_lines(dir: &Path, name: impl AsRef<Path>) -> Result<Option<String>, FolderError> {
-    let name = name.as_ref();
+pub(crate) fn read_lines(dir: &dyn Folder, name: &str) -> Result<Option<String>, FolderError> {
     let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
     match String::from_utf8(bytes) {
         Ok(text) if text.contains('\r') => Ok(Some(text.replace("\r\n", "\n").replace('\r', "\n"))),
         Ok(text) => Ok(Some(text)),
-        Err(e) => Err(FolderError::NotUtf8 { file: dir.join(name), at: e.utf8_error().valid_up_to() }),
+        Err(e) => Err(FolderError::NotUtf8 { file: dir.path().join(name), at: e.utf8_error().valid_up_to() }),
     }
 }
 
 /// The JSON value of a file of the folder; `None` if it does not exist. The parser limits nesting.
-pub(crate) fn read_json(dir: &Path, name: &str) -> Result<Option<Json>, FolderError> {
-    let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
-    parse_json(&bytes, dir.join(name), |bytes| json::parse(bytes, JSON_VALUES)).map(Some)
+pub(crate) fn read_json(dir: &dyn Folder, name: &str) -> Result<Option<Json>, FolderError> {
+    let (most_bytes, most_values) =
+        if name == "config.json" { (CONFIG_LIMIT, CONFIG_VALUES) } else { (JSON_LIMIT, JSON_VALUES) };
+    let Some(bytes) = read_at_most(most_bytes, dir, name)? else { return Ok(None) };
+    parse_json(&bytes, dir.path().join(name), |bytes| json::parse(bytes, most_values)).map(Some)
 }
 
 /// The requested part of a JSON file of the folder; other content is skipped. `None` if the file does not exist.
-pub(crate) fn read_json_as<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, FolderError> {
+pub(crate) fn read_json_as<T: DeserializeOwned>(dir: &dyn Folder, name: &str) -> Result<Option<T>, FolderError> {
     let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
-    parse_json(&bytes, dir.join(name), |bytes| serde_json::from_slice(bytes)).map(Some)
+    parse_json(&bytes, dir.path().join(name), |bytes| serde_json::from_slice(bytes)).map(Some)
 }
 
 /// The JSON value of a file that the user names, in any location; `None` if it does not exist.
 pub(crate) fn read_json_anywhere(file: &Path) -> Result<Option<Json>, FolderError> {
     let parse = |bytes: &[u8]| json::parse(bytes, JSON_VALUES);
     match gguf_io::open_regular(file) {
-        Ok(opened) => parse_json(&read_up_to(JSON_LIMIT, opened, file.to_owned())?, file.to_owned(), parse).map(Some),
+        Ok(opened) => parse_json(&read_up_to(JSON_LIMIT, &opened, file.to_owned())?, file.to_owned(), parse).map(Some),
         Err(gguf_io::Error::Io { source, .. }) => match source.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
             _ => Err(FolderError::Read { file: file.to_owned(), source }),
@@ -267,12 +209,5 @@ mod tests {
         assert_eq!(without_special_floats(json).as_deref(), Some(&fixed[..]));
         assert_eq!(without_special_floats(br#"{"a": "NaN", "b": nan}"#), None);
         assert_eq!(without_special_floats(b"\"\\"), None);
-    }
-
-    #[test]
-    fn the_store_of_the_hub() {
-        let store = hub_store(Path::new("/c/models--o--m/snapshots/abc"));
-        assert_eq!(store.as_deref(), Some(Path::new("/c/models--o--m/blobs")));
-        assert_eq!(hub_store(Path::new("/c/models--o--m/other/abc")), None);
     }
 }

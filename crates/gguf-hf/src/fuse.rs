@@ -65,7 +65,9 @@ impl Fusion {
         let name = plan.architecture;
         let is_supported =
             ARCHITECTURES.iter().find(|arch| arch.names.contains(&name)).is_some_and(|arch| self.is_supported(arch));
-        let has_parts = plan.tensors.iter().any(|t| of_block(&t.name).is_some_and(|(_, n)| self.part(n).is_some()));
+        // Blocks are never fused.
+        let mut floats = plan.tensors.iter().filter(|tensor| !tensor.op.value_type().is_quantized());
+        let has_parts = floats.any(|t| of_block(&t.name).is_some_and(|(_, n)| self.part(n).is_some()));
         if has_parts && !is_supported && self.is_strict {
             return Err(PlanError::NotFused { architecture: name, what: self.what });
         }
@@ -129,7 +131,7 @@ impl Fusion {
 /// The shape and operation of a tensor that concatenates the rows of several tensors whose other dimensions are equal. For experts, the
 /// rows of each expert are concatenated.
 fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), PlanError> {
-    let of_part = |part: &TensorPlan| part.op.inputs().first().map(|input| input.name.clone()).unwrap_or_default();
+    let of_part = |part: &TensorPlan| part.op.inputs().first().map(|input| input.name.to_string()).unwrap_or_default();
     let mut shape = parts.first().map(|part| part.shape.clone()).unwrap_or_default();
     let axis = usize::from(shape.len() > 1);
     let n_rows = |shape: &[u64]| shape.get(axis).copied().unwrap_or(1);
@@ -168,8 +170,10 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
         };
         let mut places = Vec::with_capacity(own_inputs.len());
         for input in own_inputs {
-            if inputs.first().is_some_and(|first| first.ty != input.ty) {
-                return Err(PlanError::Mixed { name: name.to_owned(), tensor: input.name });
+            // Functions of values round to half precision only where all inputs are in half precision.
+            let is_mixed = inputs.first().is_some_and(|first| first.ty != input.ty);
+            if is_mixed && (input.ty.is_quantized() || !first_maps.is_empty() || !of_op(part).is_empty()) {
+                return Err(PlanError::Mixed { name: name.to_owned(), tensor: input.name.into() });
             }
             let known = inputs.iter().position(|known| known.index == input.index);
             places.push(known.unwrap_or(inputs.len()));
@@ -203,7 +207,7 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
     if let Some(rows) = shape.get_mut(axis) {
         *rows = total;
     }
-    Ok((shape, Op::Gather(Gather { inputs, moves, maps })))
+    Ok((shape, Op::Gather(Box::new(Gather { inputs, moves, maps }))))
 }
 
 /// Maps a move into parts of `len` elements to the same parts at a distance of `period` elements, each at offset `start`. Returns `None` if

@@ -20,7 +20,7 @@ use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doub
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::key_values::KeyValues;
-use crate::location::Location;
+use crate::location::{Found, Location};
 use crate::metadata::ModelMetadata;
 use crate::model_plan::{OutType, PlanError, Skipped, float_input};
 use crate::packed::{Method, Weights, scaled_by};
@@ -40,15 +40,15 @@ const ROW: u64 = 256;
 /// # Errors
 /// [`Error`], if it cannot be read.
 pub fn is_image_model(path: impl AsRef<Path>) -> Result<bool, Error> {
-    let location = Location::find(path.as_ref())?;
-    Ok(open(&location)?.is_some_and(|checkpoint| Names::of(&checkpoint).model(&checkpoint).is_some()))
+    let found = Found::at(path.as_ref())?;
+    Ok(open(&found.location())?.is_some_and(|checkpoint| Names::of(&checkpoint).model(&checkpoint).is_some()))
 }
 
 /// Plans the conversion of an image model; `None` for another checkpoint.
 ///
 /// # Errors
 /// [`Error`], including for diffusers tensor files of an unknown model.
-pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conversion>, Error> {
+pub(crate) fn plan(location: &Location<'_>, options: &Options) -> Result<Option<Conversion>, Error> {
     let Some(checkpoint) = open(location)? else { return Ok(None) };
     let path = location.path();
     let fail = |source| Error::Plan { path: path.clone(), source };
@@ -66,8 +66,8 @@ pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conv
         return Err(fail(PlanError::ImageType { ty: options.ty.resolve(&[]) }));
     }
 
-    let weights = Weights::open(&location.dir, checkpoint, &Method::image())?;
-    let plan_of = |source: PlanError| weights.error(&location.dir, source);
+    let weights = Weights::open(location.dir.path(), checkpoint, &Method::image())?;
+    let plan_of = |source: PlanError| weights.error(location.dir.path(), source);
     let main = names.main_type(weights.checkpoint());
     let stored = Stored::of(weights.checkpoint());
     let ty = match options.ty {
@@ -113,11 +113,11 @@ pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conv
 
     let unpacked = weights.unpacked().to_vec();
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
-    let plan = lay_out(&path, kvs, tensors, Arc::new(weights), paths, options)?;
+    let plan = lay_out(&path, location.dir, kvs, tensors, Arc::new(weights), paths, options)?;
     let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan, |_| Vec::new());
     let (kind, architecture, next_tokens) = (OutputKind::Images, model.name, options.next_tokens);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = options.name.clone().or_else(|| location.name.clone()).or(stem);
+    let name = options.name.clone().or_else(|| location.name.map(str::to_owned)).or(stem);
     let metadata = ModelMetadata { name, ..ModelMetadata::default() };
     let conversion =
         Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens };
@@ -130,10 +130,10 @@ pub(crate) fn titles() -> Vec<&'static str> {
 }
 
 /// The tensors of a file, or of the diffusers files in a folder, in data order; `None` for a folder without such files.
-fn open(location: &Location) -> Result<Option<Checkpoint>, Error> {
-    let mut checkpoint = match &location.file {
-        Some(file) => Checkpoint::open_file(&location.dir, file)?,
-        None => match Checkpoint::open_images(&location.dir)? {
+fn open(location: &Location<'_>) -> Result<Option<Checkpoint>, Error> {
+    let mut checkpoint = match location.file {
+        Some(file) => Checkpoint::open_file(location.dir, file)?,
+        None => match Checkpoint::open_images(location.dir)? {
             Some(checkpoint) => checkpoint,
             None => return Ok(None),
         },

@@ -8,31 +8,48 @@ use gguf_io::ReadAt;
 use crate::checkpoint::is_plain_file_name;
 use crate::error::{Error, Names};
 use crate::files;
+use crate::folder::Folder;
+
+/// A checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Location<'a> {
+    /// The folder with the configuration and the tokenizer.
+    pub(crate) dir: &'a dyn Folder,
+    /// The single tensor file to read; `None` to read the folder's tensor files.
+    pub(crate) file: Option<&'a str>,
+    /// The model's name, if it differs from the folder's name.
+    pub(crate) name: Option<&'a str>,
+}
+
+impl Location<'_> {
+    /// The path for messages about the checkpoint: its file, or else its folder.
+    pub(crate) fn path(&self) -> PathBuf {
+        let dir = self.dir.path();
+        self.file.map_or_else(|| dir.to_owned(), |file| dir.join(file))
+    }
+}
 
 /// A checkpoint on the disk.
 #[derive(Debug)]
-pub(crate) struct Location {
-    /// The folder with the configuration and the tokenizer.
+pub(crate) struct Found {
     pub(crate) dir: PathBuf,
-    /// The single tensor file to read; `None` to read the folder's tensor files.
-    pub(crate) file: Option<String>,
-    /// The model's name, if it differs from the folder's name.
-    pub(crate) name: Option<String>,
+    file: Option<String>,
+    name: Option<String>,
 }
 
-impl Location {
-    /// The path for messages about the checkpoint: its file, or else its folder.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
+impl Found {
+    /// The location.
+    pub(crate) fn location(&self) -> Location<'_> {
+        Location { dir: &self.dir, file: self.file.as_deref(), name: self.name.as_deref() }
     }
 
     /// Locates the checkpoint at a path: a folder, a model's folder in the Hugging Face cache, or a tensor file.
     ///
     /// # Errors
     /// If there is no checkpoint, or if a model in the cache has several revisions and none is current.
-    pub(crate) fn find(path: &Path) -> Result<Location, Error> {
+    pub(crate) fn at(path: &Path) -> Result<Found, Error> {
         if path.is_dir() {
-            return Location::of_folder(path);
+            return Found::of_folder(path);
         }
         let unreadable = |e: gguf_io::Error| match e {
             gguf_io::Error::Io { source, .. } => Error::io("open", path, source),
@@ -57,11 +74,11 @@ impl Location {
             Some(dir) if dir != Path::new("") => dir.to_owned(),
             _ => PathBuf::from("."),
         };
-        Ok(Location { dir, file: Some(name.to_owned()), name: None })
+        Ok(Found { dir, file: Some(name.to_owned()), name: None })
     }
 
-    fn of_folder(path: &Path) -> Result<Location, Error> {
-        let folder = |dir: PathBuf, name| Location { dir, file: None, name };
+    fn of_folder(path: &Path) -> Result<Found, Error> {
+        let folder = |dir: PathBuf, name| Found { dir, file: None, name };
         let called = path.canonicalize().map_err(|e| Error::io("open", path, e))?;
         let called = called.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let snapshots = path.join("snapshots");
@@ -70,7 +87,7 @@ impl Location {
             return Ok(folder(path.to_owned(), None));
         };
         let name = model.rsplit("--").next().unwrap_or(model).to_owned();
-        let current = files::read_start(256, path, "refs/main")?.unwrap_or_default();
+        let current = files::read_start(256, &path.to_owned(), "refs/main")?.unwrap_or_default();
         let current = String::from_utf8_lossy(&current).trim().to_owned();
         if is_plain_file_name(&current) && snapshots.join(&current).is_dir() {
             return Ok(folder(snapshots.join(current), Some(name)));

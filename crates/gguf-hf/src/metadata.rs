@@ -29,6 +29,7 @@ pub use self::size::ParameterCounts;
 pub use self::warning::MetadataWarning;
 use crate::config::shortened;
 use crate::files::{read_json, read_json_anywhere, read_json_as, read_start};
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -155,7 +156,7 @@ const CARD_TEXTS: [(&str, &str); 28] = [
 /// [`FolderError`] if a file of overrides cannot be read or has a value of the wrong type, or if a file of the folder cannot be read.
 /// Errors in the content of the model card and of `generation_config.json` are warnings, because neither affects how the model runs.
 pub fn key_values(
-    dir: &Path,
+    dir: &dyn Folder,
     overrides: &MetadataOptions,
     size: &ParameterCounts,
 ) -> Result<ModelMetadata, MetadataError> {
@@ -187,9 +188,9 @@ pub fn key_values(
 }
 
 /// The folder's name; paths such as `.` are resolved first.
-fn folder_name(dir: &Path) -> String {
-    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned());
-    name.or_else(|| Some(dir.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+fn folder_name(dir: &dyn Folder) -> String {
+    let name = dir.path().file_name().map(|name| name.to_string_lossy().into_owned());
+    name.or_else(|| dir.real_name()).unwrap_or_default()
 }
 
 /// A base model or dataset: its texts, keyed by the names of [`ORIGIN`].
@@ -224,7 +225,7 @@ impl Metadata {
         }
     }
 
-    fn read_card(&mut self, dir: &Path) -> Result<card::Card, FolderError> {
+    fn read_card(&mut self, dir: &dyn Folder) -> Result<card::Card, FolderError> {
         let Some(bytes) = read_start(card::MAX_README, dir, "README.md")? else { return Ok(card::Card::default()) };
         // The last character may be incomplete.
         let card = match std::str::from_utf8(&bytes) {
@@ -331,7 +332,7 @@ impl Metadata {
         self.offer("size_label", parts.size_label);
     }
 
-    fn read_generation_config(&mut self, dir: &Path) -> Result<(), FolderError> {
+    fn read_generation_config(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
         let Sampling(config) = match read_json_as(dir, "generation_config.json") {
             Err(e @ (FolderError::Json { .. } | FolderError::Read { .. } | FolderError::TooLarge { .. })) => {
                 self.warnings.push(MetadataWarning::GenerationConfig(Arc::new(e)));

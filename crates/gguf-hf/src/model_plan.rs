@@ -20,7 +20,7 @@ use crate::warning::ArchitectureWarning;
 /// The requested float type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutType {
-    /// The 16-bit type of the first matrix of the checkpoint; half precision if that matrix has no 16-bit type.
+    /// The type of the model's first matrix in a 16-bit type; half precision if it has none.
     #[default]
     Auto,
     /// Single precision.
@@ -54,7 +54,7 @@ impl OutType {
         })
     }
 
-    /// The requested tensor type, given the checkpoint's tensors in order (`ModelBase.__init__`: determined by the first tensor with two or
+    /// The requested tensor type, given the tensors of the model in checkpoint order (`ModelBase.__init__`: determined by the first tensor with two or
     /// more dimensions that is bfloat16 or half precision).
     pub fn resolve(self, sources: &[SourceTensor]) -> GgmlType {
         match self {
@@ -274,7 +274,7 @@ impl ModelPlan {
 
     /// Adds an integer tensor, unchanged from the source.
     pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
-        let input = Input { index, name: source.name.clone(), ty: GgmlType::I64 };
+        let input = Input { index, name: source.name.as_str().into(), ty: GgmlType::I64 };
         let place = Place { file: 0, offset: self.tensors.len() as u64 };
         let reason = Reason::Kept(Keep::Kind("token ids"));
         let shape = source.shape.iter().rev().copied().collect();
@@ -295,7 +295,7 @@ pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, 
     match source.dtype.ggml {
         Some(
             ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4 | GgmlType::NVFP4),
-        ) => Ok(Input { index, name: source.name.clone(), ty }),
+        ) => Ok(Input { index, name: source.name.as_str().into(), ty }),
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
     }
 }
@@ -409,7 +409,7 @@ pub enum PlanError {
         /// Its shape.
         found: Vec<u64>,
     },
-    /// Tensors to be merged have different number formats.
+    /// Tensors to be merged have different number formats, one of which has blocks.
     Mixed {
         /// Name of the output tensor.
         name: String,

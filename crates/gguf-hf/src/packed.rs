@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use gguf_pipeline::plan::TensorPlan;
-use gguf_pipeline::{Error as PipelineError, Source};
+use gguf_pipeline::{Error as PipelineError, Source, SourceRead};
 use gguf_quants::float;
 
 use crate::checkpoint::Checkpoint;
@@ -238,6 +238,15 @@ fn at(dir: &Path, checkpoint: &Checkpoint, source: PlanError) -> Error {
 }
 
 impl Source for Weights {
+    /// Packed weights are left out.
+    fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {
+        let is_replaced = self.replaced.as_ref().is_some_and(|(replaced, _)| *replaced == index);
+        match self.forms.get(index) {
+            Some(Form::Stored(index)) if !is_replaced => self.checkpoint.reads(*index, range),
+            _ => Vec::new(),
+        }
+    }
+
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
             return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });

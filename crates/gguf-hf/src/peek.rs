@@ -1,7 +1,5 @@
 //! The parts of a checkpoint's data that a plan depends on: the values of some tensors, and the number of tokens.
 
-use std::path::Path;
-
 use gguf_format::GgmlType;
 use gguf_model::arch::Checkpoint as Table;
 use gguf_pipeline::Source;
@@ -12,6 +10,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::model_plan::PlanError;
 use crate::tokenizer::{self, TokenizerOptions};
 
@@ -19,7 +18,12 @@ use crate::tokenizer::{self, TokenizerOptions};
 const MAX_ELEMENTS: u64 = 65536;
 
 /// Sets the fields that depend on the data, as requested by the table of the class.
-pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, table: &Table) -> Result<(), Error> {
+pub(crate) fn fields(
+    dir: &dyn Folder,
+    config: &mut Config,
+    checkpoint: &Checkpoint,
+    table: &Table,
+) -> Result<(), Error> {
     for (index, tensor) in checkpoint.tensors().iter().enumerate() {
         let Ok(name) = names::of_text_model(table, &[], &tensor.name) else { continue };
         let Some((field, block)) = names::peeked(table, &name) else { continue };
@@ -94,9 +98,9 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
 }
 
 /// The values of a small tensor of floats or 64-bit integers.
-fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
+fn values(dir: &dyn Folder, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
-    let plan = |source| Error::Plan { path: dir.to_owned(), source };
+    let plan = |source| Error::Plan { path: dir.path().to_owned(), source };
     let n: u64 = tensor.shape.iter().product();
     if n > MAX_ELEMENTS {
         let problem = format!("at most {MAX_ELEMENTS} elements are expected");
@@ -122,8 +126,8 @@ fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>
 
 /// The number of tokens: of `tokenizer.model` with its added tokens, otherwise of the vocabulary and the added tokens of `tokenizer.json`
 /// (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
-fn n_tokens(dir: &Path, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
-    if files::open(dir, "tokenizer.model")?.is_some() {
+fn n_tokens(dir: &dyn Folder, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
+    if files::has(dir, "tokenizer.model")? {
         let options = TokenizerOptions { vocab: table.vocab, ..TokenizerOptions::default() };
         let tokenizer = tokenizer::key_values(dir, config.hparams(), &options)?;
         let tokens = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");

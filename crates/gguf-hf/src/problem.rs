@@ -58,6 +58,15 @@ pub enum FileProblem {
         /// The size of the vocabulary.
         vocab_size: usize,
     },
+    /// A token has an id outside `padded_vocab_size`.
+    PaddedSize {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: usize,
+        /// The size of the padded vocabulary.
+        size: usize,
+    },
     /// A token added by the settings or the class of the tokenizer has an id outside `vocab_size`.
     AddedTokenId {
         /// The token.
@@ -119,6 +128,12 @@ impl fmt::Display for FileProblem {
             }
             FileProblem::TokenId { token, id, vocab_size } => {
                 write!(f, "the token {token:?} has the id {id}, but vocab_size is {vocab_size}; correct config.json")
+            }
+            FileProblem::PaddedSize { token, id, size } => {
+                write!(
+                    f,
+                    "padded_vocab_size is {size}, but the token {token:?} has the id {id}; correct padded_vocab_size"
+                )
             }
             FileProblem::AddedTokenId { token, id, vocab_size } => write!(
                 f,

@@ -1,14 +1,13 @@
 //! Rerankers: Qwen 3 models that answer "yes" or "no" to whether a document is relevant. Only the name distinguishes them from other
 //! models, not `config.json` (`Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`).
 
-use std::path::Path;
-
 use gguf_model::arch::Checkpoint;
 use serde_json::{Value as Json, json};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 use crate::tokenizer;
@@ -20,7 +19,7 @@ pub(crate) const FIELD: &str = "rerank";
 const NAMES: [&str; 2] = ["qwen3-reranker", "qwen3-vl-reranker"];
 
 /// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a supported class.
-pub(crate) fn answers(dir: &Path, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
+pub(crate) fn answers(dir: &dyn Folder, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
     let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula.starts_with(FIELD));
     if !is_known || !(is_named(dir, config) || is_titled(dir)?) {
         return Ok(None);
@@ -29,22 +28,21 @@ pub(crate) fn answers(dir: &Path, config: &Config, checkpoint: &Checkpoint) -> R
     let id = |token: &'static str| {
         tokens.get(token).copied().ok_or_else(|| {
             let problem = FileProblem::NoAnswer { token };
-            FolderError::Invalid { file: dir.join("tokenizer.json"), problem }
+            FolderError::Invalid { file: dir.path().join("tokenizer.json"), problem }
         })
     };
     Ok(Some(json!({ "yes": id("yes")?, "no": id("no")? })))
 }
 
 /// Whether the name of the folder or in the configuration identifies a reranker.
-fn is_named(dir: &Path, config: &Config) -> bool {
-    let folder = dir.canonicalize().ok().and_then(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()));
+fn is_named(dir: &dyn Folder, config: &Config) -> bool {
     let fields = ["_name_or_path", "model_type"].map(|field| config.hparams()[field].as_str().map(str::to_owned));
-    let mut names = fields.into_iter().chain([folder]).flatten().map(|name| name.to_lowercase());
+    let mut names = fields.into_iter().chain([dir.real_name()]).flatten().map(|name| name.to_lowercase());
     names.any(|name| NAMES.iter().any(|part| name.contains(part)))
 }
 
 /// Whether a heading of the model card identifies a reranker.
-fn is_titled(dir: &Path) -> Result<bool, FolderError> {
+fn is_titled(dir: &dyn Folder) -> Result<bool, FolderError> {
     let card = files::read_bytes(dir, "README.md")?.unwrap_or_default();
     let card = String::from_utf8_lossy(&card).to_lowercase();
     Ok(NAMES.iter().any(|name| card.contains(&format!("# {name}"))))

@@ -4,6 +4,7 @@
 //! use), sizes are computed with overflow checks, and the tensors must cover the data exactly, without gaps, overlaps or trailing bytes.
 //! The rules are those of the format's description (`README.md` of the safetensors repository).
 
+use gguf_format::sort::CompactSort as _;
 use std::fmt;
 
 use crate::dtype::Dtype;
@@ -65,7 +66,7 @@ pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderEr
         return Err(HeaderError::NotJson);
     }
     let Header(mut raw) = serde_json::from_slice(json).map_err(HeaderError::Json)?;
-    raw.sort_by_key(|(_, entry)| entry.data_offsets);
+    raw.compact_sort_by_key(|(_, entry)| entry.data_offsets);
     let mut end_before = 0;
     let mut entries = Vec::with_capacity(raw.len());
     for (name, RawEntry { dtype, shape, data_offsets: (begin, end) }) in raw {
@@ -89,7 +90,7 @@ pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderEr
     if end_before != data_bytes {
         return Err(HeaderError::Trailing { bytes: data_bytes - end_before });
     }
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries.compact_sort_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
 }
 

@@ -27,7 +27,6 @@ mod warning;
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use gguf_format::Value;
 use gguf_model::arch::Vocab;
@@ -41,6 +40,7 @@ use self::vocab::{Special, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
 use crate::files::{self, read_json};
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::{FileProblem, UnsupportedFeature};
@@ -62,12 +62,20 @@ pub struct TokenizerOptions {
     pub special_tokens: &'static [(&'static str, &'static str)],
     /// Whether a checkpoint in Mistral's native layout without a chat template gets a community template, based on its tokenizer version.
     pub community_template: bool,
+    /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
+    pub template_file_first: bool,
 }
 
 impl Default for TokenizerOptions {
     /// Detects the pre-tokenizer, and reads Llama's files.
     fn default() -> TokenizerOptions {
-        TokenizerOptions { pre: None, vocab: Vocab::Llama, special_tokens: &[], community_template: true }
+        TokenizerOptions {
+            pre: None,
+            vocab: Vocab::Llama,
+            special_tokens: &[],
+            community_template: true,
+            template_file_first: false,
+        }
     }
 }
 
@@ -85,8 +93,9 @@ pub struct TokenizerKeys {
 }
 
 /// The tokenizer files of a model folder.
-pub(crate) struct Folder {
-    pub(crate) dir: PathBuf,
+#[derive(Debug)]
+pub(crate) struct Files<'a> {
+    pub(crate) dir: &'a dyn Folder,
     /// `tokenizer.json`.
     pub(crate) tokenizer: Option<TokenizerJson>,
     /// `tokenizer_config.json`; null without one.
@@ -95,41 +104,45 @@ pub(crate) struct Folder {
     pub(crate) config: Json,
 }
 
-impl Folder {
-    fn open(dir: &Path) -> Result<Folder, FolderError> {
-        let file = dir.join("tokenizer.json");
+impl<'a> Files<'a> {
+    fn open(dir: &'a dyn Folder) -> Result<Files<'a>, FolderError> {
+        let file = dir.path().join("tokenizer.json");
         let tokenizer = match files::read_bytes(dir, "tokenizer.json")? {
             Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| FolderError::Json { file, source })?),
             None => None,
         };
         let optional = |name: &str| read_json(dir, name).map(Option::unwrap_or_default);
         let (tokenizer_config, config) = (optional("tokenizer_config.json")?, optional("config.json")?);
-        Ok(Folder { dir: dir.to_owned(), tokenizer, tokenizer_config, config })
+        Ok(Files { dir, tokenizer, tokenizer_config, config })
     }
 
     /// An error in one of the files.
     fn invalid(&self, file: &str, problem: FileProblem) -> FolderError {
-        FolderError::Invalid { file: self.dir.join(file), problem }
+        FolderError::Invalid { file: self.dir.path().join(file), problem }
     }
 
     /// An error for an unsupported feature of one of the files.
     fn unsupported(&self, file: &str, feature: UnsupportedFeature) -> FolderError {
-        FolderError::Unsupported { file: self.dir.join(file), feature }
+        FolderError::Unsupported { file: self.dir.path().join(file), feature }
     }
 }
 
 /// The `tokenizer.*` key-values of the model in `dir`, in output order. `config` holds the model's parameters with the defaults of its
-/// class; only `vocab_size` is read from it.
+/// class; only `vocab_size` is read from it, and `token_limit`, the number that exceeds all token ids of a class with padded vocabularies.
 ///
 /// # Errors
 /// [`FolderError`]: a file that cannot be read or is invalid, a missing tokenizer, an unsupported tokenizer, or a pre-tokenizer that is
 /// unknown and not given in `options`.
-pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
+pub fn key_values(
+    dir: &dyn Folder,
+    config: &Json,
+    options: &TokenizerOptions,
+) -> Result<TokenizerKeys, TokenizerError> {
     if options.vocab == Vocab::None {
         let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
         return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new(), n_tokens: None });
     }
-    let folder = Folder::open(dir)?;
+    let folder = Files::open(dir)?;
     let vocab_size = match config.get("vocab_size") {
         None | Some(Json::Null) => None,
         Some(size) => match size.as_u64() {
@@ -150,8 +163,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     {
         return tekken::read(&folder, &bytes, options);
     }
-    if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool).filter(|_| is_llama) {
-        kvs.set("tokenizer.ggml.add_space_prefix", add);
+    let adds_prefix = folder.tokenizer_config.get("add_prefix_space");
+    if let Some(adds) = adds_prefix.filter(|adds| is_llama && !adds.is_null()) {
+        kvs.set("tokenizer.ggml.add_space_prefix", special::truthy(adds));
     }
     const CODE: &str = "HybridDNATokenizer";
     if is_llama && folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some(CODE) {
@@ -174,9 +188,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set(key, value);
     }
     if kind == Vocab::InternLm3
-        && let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool)
+        && let Some(adds) = adds_prefix
     {
-        kvs.set("tokenizer.ggml.add_space_prefix", adds);
+        kvs.set("tokenizer.ggml.add_space_prefix", special::truthy(adds));
     }
     let load = |n_vocab| SpecialVocab::load(&folder, &special::TYPES, n_vocab);
     let mut special = match vocab.special {
@@ -225,6 +239,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         Special::Template => SpecialVocab::template_of(&folder)?,
         Special::None => SpecialVocab::default(),
     };
+    if options.template_file_first {
+        special.prefer_template_file(dir)?;
+    }
     for (kind, text) in options.special_tokens {
         let id = vocab.tokens.iter().position(|token| token == text);
         special.set_id(kind, id.map(Json::from).as_ref());
@@ -254,7 +271,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
 }
 
 /// Resolves vocabulary kinds that depend on the folder's files.
-fn kind_of(folder: &Folder, vocab: Vocab) -> Result<Vocab, FolderError> {
+fn kind_of(folder: &Files<'_>, vocab: Vocab) -> Result<Vocab, FolderError> {
     let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
     let model = folder.tokenizer.as_ref().and_then(|t| t.model.kind.as_deref());
     Ok(match vocab {
@@ -299,17 +316,18 @@ fn expected_files(kind: Vocab) -> &'static str {
 
 /// Reads the vocabulary.
 fn read_vocab(
-    folder: &Folder,
+    folder: &Files<'_>,
     kind: Vocab,
     config: &Json,
     vocab_size: Option<usize>,
     options: &TokenizerOptions,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let dir = folder.dir.as_path();
-    let missing = || FolderError::NoTokenizer { dir: dir.to_owned(), expected: expected_files(kind) };
+    let dir = folder.dir;
+    let missing = || FolderError::NoTokenizer { dir: dir.path().to_owned(), expected: expected_files(kind) };
+    let token_limit = config.get("token_limit").and_then(Json::as_u64).and_then(|limit| usize::try_from(limit).ok());
     let hugging_face = |kind, warnings| match &folder.tokenizer {
-        Some(t) => vocab::hugging_face(folder, t, kind, vocab_size, options, warnings),
+        Some(t) => vocab::hugging_face(folder, t, kind, vocab_size, token_limit, options, warnings),
         None => Err(missing()),
     };
     match kind {
@@ -317,7 +335,7 @@ fn read_vocab(
             return match (&folder.tokenizer, files::read_lines(dir, bert::FILE)?) {
                 (None, Some(text)) => {
                     let t = bert::of_text(folder, &text)?;
-                    vocab::hugging_face(folder, &t, vocab::Kind::WordPiece, vocab_size, options, warnings)
+                    vocab::hugging_face(folder, &t, vocab::Kind::WordPiece, vocab_size, None, options, warnings)
                 }
                 _ => hugging_face(vocab::Kind::WordPiece, warnings),
             };
@@ -407,15 +425,15 @@ fn read_vocab(
 }
 
 /// The ids of the given tokens that `tokenizer.json` contains.
-pub(crate) fn ids(dir: &Path, tokens: &[&'static str]) -> Result<BTreeMap<&'static str, u32>, FolderError> {
-    let folder = Folder::open(dir)?;
+pub(crate) fn ids(dir: &dyn Folder, tokens: &[&'static str]) -> Result<BTreeMap<&'static str, u32>, FolderError> {
+    let folder = Files::open(dir)?;
     let Some(tokenizer) = &folder.tokenizer else { return Err(folder.invalid("tokenizer.json", FileProblem::Missing)) };
     let id = |token: &str| tokenizer.model.vocab.0.iter().find(|(text, _)| text == token).map(|(_, id)| *id);
     Ok(tokens.iter().filter_map(|token| Some((*token, id(token)?))).collect())
 }
 
 /// The end-of-turn token of InternLM chat models, which also ends a text; `None` for other kinds, and for models without it.
-fn end_of_turn(folder: &Folder, kind: Vocab) -> Option<u32> {
+fn end_of_turn(folder: &Files<'_>, kind: Vocab) -> Option<u32> {
     const END: &str = "<|im_end|>";
     let id = |id: &Json| id.as_u64().and_then(|id| u32::try_from(id).ok());
     let configured = vocab::configured_tokens(folder, &mut Vec::new());

@@ -139,7 +139,7 @@ fn from_zip(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, TorchErr
 fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, TorchError> {
     let mut bytes = Bytes::new(source, 0, file_bytes);
     let not_torch = || TorchError::NotTorch(Kind::Pickle);
-    let is_magic = |magic: &Pickle| matches!(magic.root(), Value::Long(number) if **number == MAGIC);
+    let is_magic = |magic: &Pickle| matches!(magic.root(), Value::Long(number) if *magic.long(number) == MAGIC);
     let first = match pickle::read(&mut bytes, MAX_HEADER_OPS) {
         Err(TorchError::Pickle(_)) => return Err(not_torch()),
         first => first?,
@@ -168,6 +168,7 @@ fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, Torch
         TorchError::from(PickleError { at: keys_at, problem })
     };
     let Value::List(list) = keys.root() else { return Err(not_keys()) };
+    let list = keys.list(list);
     let by_key: HashMap<&str, &pickle::Storage> =
         tensors.storages.iter().filter_map(|storage| Some((tensors.text(storage.key)?, storage))).collect();
     let mut data = HashMap::new();
@@ -197,7 +198,7 @@ fn dictionary<'a>(pickle: &'a Pickle, dict: &'a [(Id, Id)], depth: usize) -> Opt
     let nested = |name: &&str| {
         let (_, value) = dict.iter().rev().find(|(key, _)| pickle.text(*key) == Some(name))?;
         match pickle.value(*value) {
-            Value::Dict(inner) => dictionary(pickle, inner, depth.checked_sub(1)?),
+            Value::Dict(inner) => dictionary(pickle, pickle.dict(inner), depth.checked_sub(1)?),
             _ => None,
         }
     };
@@ -210,6 +211,7 @@ fn dictionary<'a>(pickle: &'a Pickle, dict: &'a [(Id, Id)], depth: usize) -> Opt
 /// The tensors of a pickle, by their dictionary keys.
 fn entries(pickle: &Pickle, data: &HashMap<&str, Data>) -> Result<Vec<Entry>, TorchError> {
     let Value::Dict(outer) = pickle.root() else { return Err(TorchError::NoTensors { keys: Vec::new() }) };
+    let outer = pickle.dict(outer);
     let dict = dictionary(pickle, outer, MAX_NESTED).unwrap_or(outer);
     // A key that is set again keeps its position and gets the new value.
     let mut places = HashMap::new();
@@ -220,7 +222,7 @@ fn entries(pickle: &Pickle, data: &HashMap<&str, Data>) -> Result<Vec<Entry>, To
             let start = name.chars().take(100).collect();
             return Err(TorchError::LongName { start, max: pickle::MAX_NAME });
         }
-        let Some(view) = pickle.views.get(*view as usize) else { continue };
+        let Some(view) = pickle.views.get(view as usize) else { continue };
         match places.get(name).and_then(|place: &usize| found.get_mut(*place)) {
             Some(slot) => *slot = (name, view),
             None => {

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out, parameter_counts};
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions};
 use crate::model_plan::PlanError;
@@ -23,15 +24,15 @@ use crate::packed::{self, Weights};
 use crate::warning::Warning;
 
 /// Plans the conversion of the encoders of the checkpoint in `dir`.
-pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
+pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Error> {
     const FILE: &str = "config.json";
     let Some(document) = files::read_json(dir, FILE)? else {
-        return Err(Error::NoConfig { dir: dir.to_owned() });
+        return Err(Error::NoConfig { dir: dir.path().to_owned() });
     };
-    let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.join(FILE), source })?;
+    let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
     config.set("preprocessor", preprocessor(dir)?);
     // A class without encoders is reported before all other errors.
-    let of_folder = |source| Error::Plan { path: dir.to_owned(), source };
+    let of_folder = |source| Error::Plan { path: dir.path().to_owned(), source };
     let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
     let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
     if formulas.chain(table.refuse.iter().map(|(formula, _)| *formula)).any(|formula| formula.contains("added_tokens"))
@@ -40,11 +41,11 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     }
     let checkpoint = Checkpoint::open(dir)?;
     // The stored data determines the type of the matrices, not the decoded values.
-    let ty = options.ty.resolve(checkpoint.tensors());
+    let ty = options.ty.resolve(&arch::names::taken(table, checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
-    let weights = Weights::open(dir, checkpoint, &method)?;
+    let weights = Weights::open(dir.path(), checkpoint, &method)?;
     let stored = Stored { asked: options.ty, ty, file_type: method.encoder_file_type(options.ty), as_q8: &[] };
-    let plan_of = |source: PlanError| weights.error(dir, source);
+    let plan_of = |source: PlanError| weights.error(dir.path(), source);
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
     let extra = weights.complete(&model.fields, &mut model.tensors);
     let overrides = MetadataOptions {
@@ -63,7 +64,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
-    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
+    let plan = lay_out(dir.path(), dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
     let (n_errors, more) = doubts(&plan, |_| Vec::new());
     warnings.extend(more);
@@ -73,7 +74,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
 }
 
 /// The added tokens of the tokenizer, by id.
-fn added_tokens(dir: &Path) -> Result<Json, Error> {
+fn added_tokens(dir: &dyn Folder) -> Result<Json, Error> {
     #[derive(Deserialize)]
     struct Tokenizer {
         #[serde(default)]
@@ -99,7 +100,7 @@ fn added_tokens(dir: &Path) -> Result<Json, Error> {
 }
 
 /// The preprocessor settings: `processor_config.json` takes precedence, and in each file the image settings do.
-fn preprocessor(dir: &Path) -> Result<Json, Error> {
+fn preprocessor(dir: &dyn Folder) -> Result<Json, Error> {
     let mut all = Map::new();
     for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]
     {

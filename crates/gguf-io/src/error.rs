@@ -12,7 +12,15 @@ use gguf_format::{GgmlType, SizeError, SwapError};
 pub fn shown_path(path: &Path) -> String {
     let shown = gguf_format::Str(path.as_os_str().as_encoded_bytes()).to_string();
     // Where backslashes separate folders, they are not escaped.
-    if std::path::MAIN_SEPARATOR == '\\' { shown.replace("\\\\", "\\") } else { shown }
+    if std::path::MAIN_SEPARATOR == '\\' { plain_form(&shown.replace("\\\\", "\\")) } else { shown }
+}
+
+/// A path of Windows without the prefix of its long form, which is for the system: `C:\model.gguf` for `\\?\C:\model.gguf`.
+fn plain_form(shown: &str) -> String {
+    match shown.strip_prefix(r"\\?\") {
+        Some(rest) => rest.strip_prefix(r"UNC\").map_or(rest.to_owned(), |share| format!(r"\\{share}")),
+        None => shown.to_owned(),
+    }
 }
 
 /// Why a file could not be opened, read or written.
@@ -337,3 +345,20 @@ impl fmt::Display for ShardsProblem {
 }
 
 impl std::error::Error for ShardsProblem {}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_form;
+
+    #[test]
+    fn paths_are_shown_in_their_plain_form() {
+        for (long, plain) in [
+            (r"\\?\C:\models\m.gguf", r"C:\models\m.gguf"),
+            (r"\\?\UNC\server\share\m.gguf", r"\\server\share\m.gguf"),
+            (r"C:\m.gguf", r"C:\m.gguf"),
+            ("m.gguf", "m.gguf"),
+        ] {
+            assert_eq!(plain_form(long), plain);
+        }
+    }
+}

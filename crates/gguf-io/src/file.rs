@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use gguf_format::{Gguf, HeadScan, Limits};
 
@@ -51,7 +53,14 @@ pub struct ModelFile {
     start: u64,
     file_bytes: u64,
     gguf: Gguf<'static>,
+    /// The state of the source, if it is a file, before its head was read.
+    state: Option<FileState>,
+    /// The indexes of the tensors, sorted by name; made by the first look-up.
+    by_name: OnceLock<Box<[u32]>>,
 }
+
+/// The maximum number of times that a head is read while other processes edit the file.
+const ATTEMPTS: usize = 10;
 
 impl ModelFile {
     /// Opens a file and parses its head.
@@ -71,42 +80,93 @@ impl ModelFile {
     /// # Errors
     /// See [`open`](ModelFile::open).
     pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
-        let path = path.as_ref();
-        in_place::finish(path)?;
-        let file = open_regular(path)?;
-        let (gguf, file_bytes) = read(&file, start, path)?;
-        Ok(ModelFile { path: path.to_owned(), source: Box::new(file), start, file_bytes, gguf })
+        let (file, model) = ModelFile::open_settled(path.as_ref(), start)?;
+        Ok(ModelFile { source: Box::new(file), ..model })
     }
 
-    /// Uses an open file. `name` identifies it in messages; [`path`](ModelFile::path) returns it, but it is never opened.
-    ///
-    /// # Errors
-    /// See [`open`](ModelFile::open).
-    pub fn from_file(file: File, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
-        let name = name.into();
-        // A pipe does not support positioned reads.
-        if !file.metadata().map_err(Error::io(&name, "read"))?.is_file() {
-            return Err(Error::NotAFile(name));
+    /// Opens a file and reads its head, again if an edit in place begins in the meantime. The model has no source.
+    fn open_settled(path: &Path, start: u64) -> Result<(File, ModelFile), Error> {
+        let mut attempts = 0;
+        loop {
+            in_place::finish(path)?;
+            let file = open_regular(path)?;
+            let state = FileState::of(&file).ok();
+            let head = read(&file, start, path);
+            attempts += 1;
+            let is_settled = !in_place::may_be_edited(path) && FileState::of(&file).ok() == state;
+            if is_settled || attempts == ATTEMPTS {
+                let (gguf, file_bytes) = head?;
+                let source = Box::new(Vec::new());
+                return Ok((file, ModelFile::new(path.to_owned(), source, start, file_bytes, gguf, state)));
+            }
         }
-        ModelFile::from_reader(file, name)
     }
 
-    /// Opens a GGUF in any source of bytes: memory, a [`Map`], a remote object. `name` identifies it in messages.
+    fn new(
+        path: PathBuf,
+        source: Box<dyn ReadAt>,
+        start: u64,
+        file_bytes: u64,
+        gguf: Gguf<'static>,
+        state: Option<FileState>,
+    ) -> ModelFile {
+        ModelFile { path, source, start, file_bytes, gguf, state, by_name: OnceLock::new() }
+    }
+
+    /// Opens a GGUF in any source of bytes: an open file, memory, a [`Map`], a remote object. `name` identifies it in messages;
+    /// [`path`](ModelFile::path) returns it, but it is never opened.
     ///
     /// ```
     /// # fn main() -> Result<(), gguf_io::Error> {
     /// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0]).unwrap();
-    /// let file = gguf_io::ModelFile::from_reader(bytes, "model in memory")?;
+    /// let file = gguf_io::ModelFile::from_source(bytes, "model in memory")?;
     /// assert_eq!(file.gguf().n_tensors(), 0);
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] from the source, [`Error::Head`] when the head cannot be read.
-    pub fn from_reader(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
+    /// [`Error::Io`] from the source, [`Error::NotAFile`] for an open folder, pipe or device, [`Error::Head`] when the head cannot be read.
+    pub fn from_source(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
         let path = name.into();
+        // A pipe does not support positioned reads.
+        if let Some(file) = source.as_file()
+            && !file.metadata().map_err(Error::io(&path, "read"))?.is_file()
+        {
+            return Err(Error::NotAFile(path));
+        }
+        let state = source.as_file().and_then(|file| FileState::of(file).ok());
         let (gguf, file_bytes) = read(&source, 0, &path)?;
-        Ok(ModelFile { path, source: Box::new(source), start: 0, file_bytes, gguf })
+        Ok(ModelFile::new(path, Box::new(source), 0, file_bytes, gguf, state))
+    }
+
+    /// Uses a head that was read elsewhere, such as by an asynchronous reader with [`HeadScan`] and [`Gguf::from_scan`], and the source
+    /// of the file, for the data. Nothing is read. `name` identifies it in messages.
+    ///
+    /// ```
+    /// # let mut head = gguf_format::Head::default();
+    /// # head.tensors = vec![gguf_format::TensorInfo::new("norm", [2], gguf_format::GgmlType::F32)];
+    /// # let file = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 8]]).unwrap();
+    /// use gguf_format::{Gguf, HeadScan, ScanState};
+    /// use gguf_io::ModelFile;
+    ///
+    /// let mut scan = HeadScan::new(Some(file.len() as u64));
+    /// assert_eq!(scan.advance(&file)?, ScanState::Complete);
+    /// let gguf = Gguf::from_scan(file[..scan.head_bytes() as usize].to_vec(), &scan)?;
+    /// let model = ModelFile::from_head(gguf, file, "model in memory")?;
+    /// assert_eq!(model.tensor("norm")?.to_f32()?, [0.0; 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the size of the source is unknown.
+    pub fn from_head(
+        gguf: Gguf<'static>,
+        source: impl ReadAt + 'static,
+        name: impl Into<PathBuf>,
+    ) -> Result<ModelFile, Error> {
+        let path = name.into();
+        let file_bytes = source.size().map_err(Error::io(&path, "read"))?;
+        Ok(ModelFile::new(path, Box::new(source), 0, file_bytes, gguf, None))
     }
 
     /// As [`open`](ModelFile::open), with tensor data mapped into memory, so that it can be borrowed instead of read: [`Tensor::as_bytes`],
@@ -119,14 +179,11 @@ impl ModelFile {
     /// As for [`Map::new`]: while the file is open here, nothing may write to it or truncate it.
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
-        let path = path.as_ref();
-        in_place::finish(path)?;
-        let file = open_regular(path)?;
         // The head is read, which is faster than copying it from newly mapped pages.
-        let (gguf, file_bytes) = read(&file, 0, path)?;
+        let (file, model) = ModelFile::open_settled(path.as_ref(), 0)?;
         // SAFETY: guaranteed by the caller.
-        let map = unsafe { Map::new(&file) }.map_err(Error::io(path, "map"))?;
-        Ok(ModelFile { path: path.to_owned(), source: Box::new(map), start: 0, file_bytes, gguf })
+        let map = unsafe { Map::new(&file) }.map_err(Error::io(&model.path, "map"))?;
+        Ok(ModelFile { source: Box::new(map), ..model })
     }
 
     /// The path of the file, or its given name.
@@ -144,13 +201,32 @@ impl ModelFile {
         self.file_bytes
     }
 
-    /// The offset of the GGUF in its source.
-    pub(crate) fn start(&self) -> u64 {
+    /// The offset of the GGUF in its file or source; not 0 after [`open_at`](ModelFile::open_at).
+    pub fn start(&self) -> u64 {
         self.start
     }
 
     pub(crate) fn source(&self) -> &dyn ReadAt {
         &*self.source
+    }
+
+    /// The open file; `None` for other sources.
+    pub fn as_file(&self) -> Option<&File> {
+        self.source.as_file()
+    }
+
+    /// Checks that the file has not changed since it was opened: its length, time of modification and head. A program that has copied data
+    /// from it calls this at the end. Sources that are not files are not checked.
+    ///
+    /// # Errors
+    /// [`Error::Changed`]; [`Error::Io`].
+    pub fn check_unchanged(&self) -> Result<(), Error> {
+        let Some(file) = self.as_file() else { return Ok(()) };
+        let has_head = || in_place::has_at(file, self.start, self.gguf.bytes()).map_err(Error::io(&self.path, "read"));
+        match FileState::of(file).ok() == self.state && has_head()? {
+            true => Ok(()),
+            false => Err(Error::Changed(self.path.clone())),
+        }
     }
 
     /// Fills `buf` with the bytes at `offset`, from the start of the GGUF.
@@ -168,14 +244,28 @@ impl ModelFile {
         self.source.as_bytes()?.get(start..)?.get(..usize::try_from(n).ok()?)
     }
 
-    /// The first tensor with that name, found by a linear search; for many look-ups, collect [`tensors`](ModelFile::tensors) into a map
-    /// once.
+    /// The index in the head of the first tensor with that name. The first look-up sorts the names.
+    pub fn index_of(&self, name: &str) -> Option<u64> {
+        let name_of = |index: u32| self.gguf.tensor_by_index(index.into()).map(|info| info.name.as_bytes());
+        let by_name = self.by_name.get_or_init(|| {
+            let n_tensors = u32::try_from(self.gguf.n_tensors()).unwrap_or(u32::MAX);
+            let mut indexes: Box<[u32]> = (0..n_tensors).collect();
+            // A stable sort: of equal names, the first in the head comes first.
+            indexes.sort_by_key(|&index| name_of(index));
+            indexes
+        });
+        let at = by_name.partition_point(|&index| name_of(index) < Some(name.as_bytes()));
+        let found = by_name.get(at).filter(|&&index| name_of(index) == Some(name.as_bytes()));
+        found.map(|&index| index.into())
+    }
+
+    /// The first tensor with that name.
     ///
     /// # Errors
     /// [`Error::NoTensor`], with similar tensor names.
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
-        match self.gguf.tensor(name) {
-            Some(info) => Ok(Tensor::new(self, info)),
+        match self.index_of(name).and_then(|index| self.tensor_by_index(index)) {
+            Some(tensor) => Ok(tensor),
             None => Err(Error::NoTensor {
                 path: self.path.clone(),
                 name: name.to_owned(),
@@ -204,6 +294,24 @@ impl fmt::Debug for ModelFile {
             .field("file_bytes", &self.file_bytes)
             .field("gguf", &self.gguf)
             .finish_non_exhaustive()
+    }
+}
+
+/// What shows a change of a file: its length, and the time of its last modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl FileState {
+    /// The current state of an open file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of(file: &File) -> io::Result<FileState> {
+        let there = file.metadata()?;
+        Ok(FileState { bytes: there.len(), modified: there.modified().ok() })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use gguf_format::{Gguf, HeadBytes, HeadScan, Progress};
+use gguf_format::{Gguf, HeadBytes, HeadScan, ScanState};
 
 use crate::buffer::Buffer;
 
@@ -86,9 +86,9 @@ pub fn read_head_with<E: From<io::Error>>(
     let error = loop {
         let ended = bytes.fill(reader)?;
         match scan.advance(bytes.as_ref()) {
-            Ok(Progress::Complete) => break None,
-            Ok(Progress::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
-            Ok(Progress::Need(_)) => look(bytes.as_ref(), &scan)?,
+            Ok(ScanState::Complete) => break None,
+            Ok(ScanState::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
+            Ok(ScanState::Need(_)) => look(bytes.as_ref(), &scan)?,
             Err(error) => break Some(error),
         }
     };

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::lock::{is_still, open_present};
+use crate::output::folder;
 
 /// Number of random characters in the name of a temporary file: enough to avoid confusion with other files.
 pub(crate) const RANDOM: usize = 12;
@@ -36,11 +37,16 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes the temporary files with that prefix whose processes have ended. Failures are ignored.
-pub(crate) fn remove(folder: &Path, prefix: &str) {
-    let Ok(names) = fs::read_dir(folder) else { return };
+/// The prefix of temporary names for a path: long enough to recognize the name, and short enough for file systems.
+pub(crate) fn prefix(path: &Path) -> Option<String> {
+    Some(format!(".{}.", path.file_name()?.to_string_lossy().chars().take(48).collect::<String>()))
+}
+
+/// Removes the temporary files for a path whose processes have ended. Failures are ignored.
+pub(crate) fn remove(path: &Path) {
+    let (Ok(names), Some(prefix)) = (fs::read_dir(folder(path)), prefix(path)) else { return };
     for entry in names.take(MAX_NAMES).flatten() {
-        if entry.file_name().to_str().is_some_and(|name| is_temporary(name, prefix)) {
+        if entry.file_name().to_str().is_some_and(|name| is_temporary(name, &prefix)) {
             let path = entry.path();
             let Ok(file) = open_present(&path, OpenOptions::new().read(true)) else { continue };
             if file.try_lock().is_ok() && is_still(&file, &path) {

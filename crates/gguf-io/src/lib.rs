@@ -3,14 +3,15 @@
 //! # Overview
 //!
 //! * [`ModelFile`] is one file, [`Model`] all shards of a model. Their heads are in memory; their
-//!   [tensors](Tensor) are read, borrowed or decoded on demand.
+//!   [tensors](Tensor) are read, borrowed or decoded on demand. A [`TensorHandle`] keeps its model open.
 //! * [`ReadAt`] is a source of bytes. [`File`](std::fs::File), memory and [`Map`] implement it; a custom
 //!   source, such as ranges of a remote object, needs two methods. [`read_head`] reads a head from a stream.
 //! * [`Writer`] writes a head and its tensors to any [`Write`](std::io::Write), in three orders and always with the same
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
 //!   opens a file for one process at a time, [`open_regular`] opens only regular files.
-//! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one.
+//! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one. An [`EditLock`](in_place::EditLock)
+//!   excludes other edits of a file.
 #![deny(unsafe_code)]
 
 mod buffer;
@@ -31,12 +32,12 @@ mod tensor;
 mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
-pub use file::{MODEL_LIMITS, ModelFile, open_regular};
+pub use file::{FileState, MODEL_LIMITS, ModelFile, open_regular};
 pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;
 pub use map::Map;
-pub use model::Model;
-pub use output::Output;
+pub use model::{Model, TensorHandle, TensorPlace};
+pub use output::{Output, commit_all};
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
 pub use room::{Room, check_room, rooms};

@@ -1,7 +1,9 @@
 //! Files locked by one process at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::Error;
 
@@ -25,6 +27,23 @@ pub fn open_locked(path: &Path) -> Result<File, Error> {
     }
 }
 
+/// Time between two attempts to lock a file.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Like [`open_locked`], but waits for another process for up to `patience`.
+///
+/// # Errors
+/// See [`open_locked`].
+pub(crate) fn open_locked_within(path: &Path, patience: Duration) -> Result<File, Error> {
+    let end = Instant::now() + patience;
+    loop {
+        match open_locked(path) {
+            Err(Error::Busy(_)) if Instant::now() < end => std::thread::sleep(PAUSE),
+            opened => return opened,
+        }
+    }
+}
+
 /// Opens a file for reading and writing, or creates it; never follows a link.
 ///
 /// # Errors
@@ -41,11 +60,15 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
         #[cfg(windows)]
         std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
         if there.is_ok() {
-            return open_present(path, &mut options);
+            match open_present(path, &mut options) {
+                // Another process has just removed it.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
+                opened => return opened,
+            }
         }
         match options.create_new(true).open(path) {
             // Another process created it first.
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened.map_err(Error::io(path, "open for writing")),
         }
     }
@@ -80,8 +103,16 @@ pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
 }
 
-/// Whether the file still has the name: open files cannot be renamed or removed here.
-#[cfg(not(unix))]
+/// Whether the file still has the name, as far as its times and its length show.
+#[cfg(windows)]
+pub(crate) fn is_still(file: &File, path: &Path) -> bool {
+    use std::os::windows::fs::MetadataExt;
+    let id = |m: &fs::Metadata| (m.creation_time(), m.last_write_time(), m.file_size());
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
+}
+
+/// Other targets have no files.
+#[cfg(not(any(unix, windows)))]
 pub(crate) fn is_still(_: &File, _: &Path) -> bool {
     true
 }
@@ -123,6 +154,28 @@ mod tests {
         }
         assert!(open_present(&path("file"), options.read(true)).is_ok());
         assert!(matches!(open_present(&path("none"), options.read(true)), Err(Error::Io { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_removed_meanwhile_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..5000 {
+                        match open_locked(&path) {
+                            Ok(file) => {
+                                assert!(is_still(&file, &path));
+                                fs::remove_file(&path).unwrap();
+                            }
+                            Err(e) => assert!(matches!(e, Error::Busy(_)), "{e}"),
+                        }
+                    }
+                });
+            }
+        });
     }
 
     /// The previous holder of the lock removes the file when it is done.

@@ -16,7 +16,7 @@ use std::ops::Deref;
 /// let file = std::fs::File::open("model.gguf")?;
 /// // SAFETY: nothing writes to the files of this directory.
 /// let map = unsafe { Map::new(&file) }?;
-/// let model = ModelFile::from_reader(map, "model.gguf")?;
+/// let model = ModelFile::from_source(map, "model.gguf")?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]

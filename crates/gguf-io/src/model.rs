@@ -1,6 +1,7 @@
 //! A model: one file, or all shards of one, opened from any of them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::Gguf;
 use gguf_format::shard::{self, ShardKeys, ShardName};
@@ -35,7 +36,8 @@ impl Model {
         Model::open_with(path.as_ref(), |path| ModelFile::open(path))
     }
 
-    /// As [`open`](Model::open), with the tensor data of all files mapped into memory.
+    /// As [`open`](Model::open), with the tensor data of all files mapped into memory. An `Arc` of the model shares the maps among threads and
+    /// [handles](Model::handle).
     ///
     /// # Errors
     /// See [`open`](Model::open); also when the system cannot map a file.
@@ -76,9 +78,9 @@ impl Model {
     /// Opens a model in a single source of bytes: memory, a [`Map`](crate::Map), a remote object. `name` identifies it in messages.
     ///
     /// # Errors
-    /// See [`ModelFile::from_reader`]; [`Error::Shards`] if it is one of several shards.
-    pub fn from_reader(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<Model, Error> {
-        Model::from_files(vec![ModelFile::from_reader(source, name)?])
+    /// See [`ModelFile::from_source`]; [`Error::Shards`] if it is one of several shards.
+    pub fn from_source(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<Model, Error> {
+        Model::from_files(vec![ModelFile::from_source(source, name)?])
     }
 
     /// The model that consists of the given files: one file, or all shards in order.
@@ -100,6 +102,11 @@ impl Model {
         Err(Error::Shards { path: path.to_owned(), problem })
     }
 
+    /// The path of the first file, or its given name.
+    pub fn path(&self) -> &Path {
+        self.files[0].path()
+    }
+
     /// The files, in the order of their shards.
     pub fn files(&self) -> &[ModelFile] {
         &self.files
@@ -111,17 +118,50 @@ impl Model {
         self.files[0].gguf()
     }
 
-    /// The first tensor with that name, found by a linear search; for many look-ups, collect [`tensors`](Model::tensors) into a map once.
+    /// The first tensor with that name. The first look-up sorts the names.
     ///
     /// # Errors
     /// [`Error::NoTensor`], with similar tensor names.
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
-        let found = self.files.iter().find_map(|file| Some(Tensor::new(file, file.gguf().tensor(name)?)));
+        let found = self.locate(name).and_then(|place| self.tensor_at(place));
         found.ok_or_else(|| Error::NoTensor {
-            path: self.files.first().map(|file| file.path().to_owned()).unwrap_or_default(),
+            path: self.path().to_owned(),
             name: name.to_owned(),
             nearest: nearest(name, self.tensors().map(|t| t.name())),
         })
+    }
+
+    /// The place of the first tensor with that name.
+    pub fn locate(&self, name: &str) -> Option<TensorPlace> {
+        let mut files = self.files.iter().enumerate();
+        files.find_map(|(file, opened)| Some(TensorPlace { file, index: opened.index_of(name)? }))
+    }
+
+    /// The tensor at a place.
+    pub fn tensor_at(&self, place: TensorPlace) -> Option<Tensor<'_>> {
+        self.files.get(place.file)?.tensor_by_index(place.index)
+    }
+
+    /// The tensor at a place, as a value that keeps the model open: without a lifetime, for structs, threads and bindings to other
+    /// languages.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), gguf_io::Error> {
+    /// # let mut head = gguf_format::Head::default();
+    /// # head.tensors = vec![gguf_format::TensorInfo::new("norm", [2], gguf_format::GgmlType::F32)];
+    /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 8]]).unwrap();
+    /// use std::sync::Arc;
+    /// use gguf_io::Model;
+    ///
+    /// let model = Arc::new(Model::from_source(bytes, "model in memory")?);
+    /// let norm = model.locate("norm").and_then(|place| model.handle(place)).unwrap();
+    /// drop(model);
+    /// let values = std::thread::spawn(move || norm.tensor().to_f32()).join().unwrap()?;
+    /// assert_eq!(values, [0.0; 2]);
+    /// # Ok(()) }
+    /// ```
+    pub fn handle(self: &Arc<Model>, place: TensorPlace) -> Option<TensorHandle> {
+        self.tensor_at(place).is_some().then(|| TensorHandle { model: Arc::clone(self), place })
     }
 
     /// The tensors of all files, in order.
@@ -132,5 +172,39 @@ impl Model {
     /// Total size of all files.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add)
+    }
+}
+
+/// The place of a tensor in a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorPlace {
+    /// Index of the file in [`Model::files`].
+    pub file: usize,
+    /// Index of the tensor in the head of the file.
+    pub index: u64,
+}
+
+/// A tensor that keeps its model open; from [`Model::handle`].
+#[derive(Debug, Clone)]
+pub struct TensorHandle {
+    model: Arc<Model>,
+    place: TensorPlace,
+}
+
+impl TensorHandle {
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The place of the tensor in the model.
+    pub fn place(&self) -> TensorPlace {
+        self.place
+    }
+
+    /// The tensor.
+    #[allow(clippy::missing_panics_doc, reason = "the place was found in the model, which is immutable")]
+    pub fn tensor(&self) -> Tensor<'_> {
+        self.model.tensor_at(self.place).expect("a tensor of the model")
     }
 }

@@ -4,11 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile, TempPath};
+use tempfile::{Builder, NamedTempFile, PathPersistError, TempPath};
 
+use crate::in_place::EditLock;
 use crate::leftover;
-use crate::lock::{open_or_create, open_present};
-use crate::{Error, ReadAt};
+use crate::lock::{is_still, open_or_create, open_present};
+use crate::{Error, ModelFile, ReadAt};
 
 /// An output file under construction. It has a temporary name in the directory of its final one until [`commit`](Output::commit), which
 /// syncs and renames it. At every instant, the final name refers to the old file, the new one, or nothing, if there was none.
@@ -55,8 +56,13 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a file and `replace` is false; [`Error::NotAFile`] if the path is a directory, a device, a pipe, or a
-    /// link to one; [`Error::Io`] if its directory does not exist.
+    /// link to one; [`Error::Io`] if its directory does not exist, or, on Windows, if files cannot have that name.
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
+        if let Some(problem) =
+            path.file_name().filter(|_| cfg!(windows)).and_then(|name| forbidden(&name.to_string_lossy()))
+        {
+            return Err(Error::io(path, CREATE)(io::Error::new(io::ErrorKind::InvalidFilename, problem)));
+        }
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
             // Directories, devices, pipes and links to them are never replaced, because other programs rely on them. A link to a file is
@@ -87,7 +93,8 @@ impl Output {
     pub fn reopen(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
-        let partial = Output::partial_path(path);
+        leftover::remove(path);
+        let partial = long_form(Output::partial_path(path));
         let file = open_or_create(&partial)?;
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
     }
@@ -99,6 +106,7 @@ impl Output {
     /// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
     pub fn finished(path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
+        leftover::remove(path);
         let file = open_present(path, OpenOptions::new().read(true))?;
         Ok(Output { temp: Temp::Finished(file), path: path.to_owned(), replace: false })
     }
@@ -125,13 +133,11 @@ impl Output {
     pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
-        let name = path.file_name().ok_or_else(|| Error::NotAFile(path.to_owned()))?;
-        // Long enough to recognize the name, and short enough for file systems.
-        let prefix = format!(".{}.", name.to_string_lossy().chars().take(48).collect::<String>());
-        leftover::remove(folder(path), &prefix);
+        let prefix = leftover::prefix(path).ok_or_else(|| Error::NotAFile(path.to_owned()))?;
+        leftover::remove(path);
         let mut builder = Builder::new();
         builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
-        let temp = builder.make_in(folder(path), leftover::create);
+        let temp = builder.make_in(folder(&long_form(path.to_owned())), leftover::create);
         let temp = temp.map_err(|e| Error::io(path, CREATE)(plain(e, folder(path))))?;
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
@@ -199,6 +205,23 @@ impl Output {
         }
     }
 
+    /// Like [`commit`](Output::commit), for a file from [`create`](Output::create) that was made from `old`: its final name must still be that
+    /// of `old`. The caller holds the [lock](crate::in_place::EditLock) of the file. Windows does not replace open files in all cases, so `old`
+    /// is closed first there.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if another program has replaced, renamed or removed `old`; [`Error::Io`]. The file that has the name keeps it.
+    pub fn commit_over(self, old: ModelFile) -> Result<(), Error> {
+        self.sync()?;
+        let Output { temp: Temp::Passing(temp), path, .. } = self else { return self.commit() };
+        // The file stays open, and thus locked, until it has its name.
+        let (file, temp) = temp.into_parts();
+        let is_replaced = replace(temp, old, &path).map_err(Error::io(&path, "rename"))?;
+        drop(file);
+        sync_folder(&path);
+        if is_replaced { Ok(()) } else { Err(Error::Changed(path)) }
+    }
+
     /// Syncs the file and gives it its final name.
     ///
     /// # Errors
@@ -206,26 +229,31 @@ impl Output {
     /// then unchanged. The temporary file is removed, unless it is kept for resuming. On Windows a file that is open or mapped anywhere
     /// cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {
-        self.sync()?;
+        commit_all(vec![self], &mut |_| ())
+    }
+
+    /// Gives the file its final name. With `keep_old`, a file that it replaces is kept under a temporary name, if the file system can.
+    fn name(self, keep_old: bool) -> Result<Option<Named>, Error> {
         let Output { temp, path, replace } = self;
-        let mut file = None;
-        let (temp, is_kept) = match temp {
-            // The file stays open, and thus locked, until it has its name.
+        let edit = if replace { crate::in_place::exclude(&path)? } else { None };
+        let old = match replace && keep_old && path.symlink_metadata().is_ok() {
+            true => Old::There(linked(&path)),
+            false => Old::None,
+        };
+        let (temp, file, partial) = match temp {
+            // The file stays open, and thus locked, until all files have their names.
             Temp::Passing(temp) => {
                 let (open, temp) = temp.into_parts();
-                file = Some(open);
-                (temp, false)
+                (temp, Some(open), None)
             }
             Temp::Kept(open, partial) => {
                 drop(open);
-                let temp = TempPath::try_from_path(partial).map_err(Error::io(&path, "rename"))?;
-                (temp, true)
+                (TempPath::try_from_path(partial.clone()).map_err(Error::io(&path, "rename"))?, None, Some(partial))
             }
-            Temp::Finished(_) => return Ok(()),
+            Temp::Finished(_) => return Ok(None),
         };
-        let renamed = if replace { temp.persist(&path) } else { temp.persist_noclobber(&path) };
-        if let Err(e) = renamed {
-            if is_kept {
+        if let Err(e) = give_name(temp, &path, replace) {
+            if partial.is_some() {
                 let _ = e.path.keep();
             }
             if !replace && e.error.kind() == io::ErrorKind::AlreadyExists {
@@ -233,14 +261,177 @@ impl Output {
             }
             return Err(Error::io(&path, "rename")(e.error));
         }
-        // An interrupted edit of the replaced file does not apply to the new one.
-        crate::in_place::forget(&path);
-        drop(file);
-        // Makes the name in the directory durable as well. Some file systems do not support this, and the file is complete anyway.
-        if let Ok(folder) = File::open(folder(&path)) {
-            let _ = folder.sync_all();
+        Ok(Some(Named { path, file, partial, old, edit }))
+    }
+}
+
+/// Syncs several files and gives them their final names, in order: either all of them, or none. `on_name` is called after each.
+///
+/// # Errors
+/// As for [`Output::commit`]. No file then has its final name, except one that had it [before](Output::finished), and replaced files are
+/// back; without hard links, a replaced file cannot be kept, and the new one stays.
+pub fn commit_all(outputs: Vec<Output>, on_name: &mut dyn FnMut(&Path)) -> Result<(), Error> {
+    for output in &outputs {
+        output.sync()?;
+    }
+    let keep_old = outputs.len() > 1;
+    let mut named: Vec<Named> = Vec::new();
+    for output in outputs {
+        let path = output.path.clone();
+        match output.name(keep_old) {
+            Ok(new) => named.extend(new),
+            Err(e) => {
+                named.into_iter().rev().for_each(Named::undo);
+                return Err(e);
+            }
         }
-        Ok(())
+        on_name(&path);
+    }
+    for Named { path, .. } in &named {
+        // An interrupted edit of the replaced file does not apply to the new one.
+        crate::in_place::forget(path);
+        sync_folder(path);
+    }
+    Ok(())
+}
+
+/// A file that has its final name, with what undoes that.
+struct Named {
+    path: PathBuf,
+    file: Option<File>,
+    /// The name to resume from.
+    partial: Option<PathBuf>,
+    old: Old,
+    /// Excludes edits of the file that it replaces.
+    edit: Option<EditLock>,
+}
+
+/// The file that another one has replaced.
+enum Old {
+    None,
+    /// With its temporary name, if the file system supports a second one. It is removed on drop.
+    There(Option<TempPath>),
+}
+
+impl Named {
+    /// Takes the name from the file, and gives it back to the old one. Nothing more can be done about failures.
+    fn undo(self) {
+        let Named { path, file, partial, old, edit: _edit } = self;
+        drop(file);
+        if let Old::There(None) = old {
+            return;
+        }
+        let taken = match (&partial, &old) {
+            (Some(partial), Old::None) => fs::rename(&path, partial),
+            (Some(partial), _) => fs::hard_link(&path, partial),
+            (None, Old::None) => fs::remove_file(&path),
+            (None, _) => Ok(()),
+        };
+        if let (Ok(()), Old::There(Some(old))) = (taken, old) {
+            let _ = old.persist(&path);
+        }
+    }
+}
+
+/// A second, temporary name for a file.
+fn linked(path: &Path) -> Option<TempPath> {
+    let mut builder = Builder::new();
+    let prefix = leftover::prefix(path)?;
+    builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
+    let link = builder.make_in(folder(path), |link| fs::hard_link(path, link)).ok()?;
+    Some(link.into_temp_path())
+}
+
+/// Renames a complete file to its final name.
+#[cfg(not(windows))]
+fn give_name(temp: TempPath, path: &Path, replace: bool) -> Result<(), PathPersistError> {
+    if replace { temp.persist(path) } else { temp.persist_noclobber(path) }
+}
+
+/// Renames a complete file to its final name. The rename of the standard library can replace a file while another program reads it, if
+/// that program and the file system allow it; otherwise, this waits a second for that program.
+#[cfg(windows)]
+fn give_name(mut temp: TempPath, path: &Path, replace: bool) -> Result<(), PathPersistError> {
+    if !replace {
+        return temp.persist_noclobber(long_form(path.to_owned()));
+    }
+    let mut waits = 20;
+    loop {
+        match fs::rename(&temp, path) {
+            Ok(()) => {
+                temp.disable_cleanup(true);
+                return Ok(());
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && waits > 0 => {
+                waits -= 1;
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            Err(error) => return Err(PathPersistError { error, path: temp }),
+        }
+    }
+}
+
+/// The form of a path that may have more than 260 bytes on Windows; elsewhere the path itself. The standard library does this for its own
+/// functions.
+fn long_form(path: PathBuf) -> PathBuf {
+    match (path.file_name(), folder(&path).canonicalize()) {
+        (Some(name), Ok(folder)) if cfg!(windows) => folder.join(name),
+        _ => path,
+    }
+}
+
+/// Why Windows has no files with that name. It reads `con.gguf` as the console, and writes to `m:v2.gguf` as a hidden part of `m`.
+///
+/// Source: "Naming Files, Paths, and Namespaces" in the documentation of the Win32 API.
+fn forbidden(name: &str) -> Option<String> {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
+    let is_numbered = |device: &str| {
+        let number =
+            stem.strip_prefix(device).and_then(|rest| rest.chars().next().filter(|c| c.len_utf8() == rest.len()));
+        number.is_some_and(|number| "123456789¹²³".contains(number))
+    };
+    if let Some(c) = name.chars().find(|c| "<>:\"/\\|?*".contains(*c) || c.is_ascii_control()) {
+        Some(format!("Windows does not allow {c:?} in file names"))
+    } else if ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"].contains(&stem.as_str())
+        || ["COM", "LPT"].into_iter().any(is_numbered)
+    {
+        Some(format!("{stem} is the name of a device on Windows"))
+    } else if name.ends_with(['.', ' ']) {
+        Some("Windows removes dots and spaces at the end of file names".to_owned())
+    } else {
+        None
+    }
+}
+
+/// Gives a temporary file the name of `old`, if `old` still has it.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+fn replace(temp: TempPath, old: ModelFile, path: &Path) -> io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    let exchange = || renameat_with(CWD, &*temp, CWD, path, RenameFlags::EXCHANGE);
+    match exchange() {
+        Ok(()) if old.as_file().is_some_and(|old| is_still(old, &temp)) => Ok(true),
+        // Another program has given the name to another file, which gets it back.
+        Ok(()) => exchange().map(|()| false).map_err(io::Error::from),
+        // The file was removed or renamed.
+        Err(Errno::NOENT) => Ok(false),
+        // Some file systems cannot exchange names.
+        Err(_) => replace_if_same(temp, old, path),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn replace(temp: TempPath, old: ModelFile, path: &Path) -> io::Result<bool> {
+    replace_if_same(temp, old, path)
+}
+
+/// Like [`replace`], in two steps: another program could give the name to another file between them.
+fn replace_if_same(temp: TempPath, old: ModelFile, path: &Path) -> io::Result<bool> {
+    let is_same = old.as_file().is_some_and(|old| is_still(old, path));
+    drop(old);
+    match is_same {
+        true => give_name(temp, path, true).map(|()| true).map_err(|e| e.error),
+        false => Ok(false),
     }
 }
 
@@ -260,26 +451,17 @@ fn plain(e: io::Error, folder: &Path) -> io::Error {
     }
 }
 
+/// Makes the names in the directory of a file durable. Some file systems do not support this.
+pub(crate) fn sync_folder(path: &Path) {
+    if let Ok(folder) = File::open(folder(path)) {
+        let _ = folder.sync_all();
+    }
+}
+
 pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_system_says_is_kept() {
-        // Too many open files: an error kind without a name.
-        let said = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
-        assert!(said.contains("Too many open files"), "{said}");
-        let error = Output::create("/proc/model.gguf", false).unwrap_err().to_string();
-        assert!(error.contains("os error"), "{error}");
-        let error = Output::create("/proc/none/model.gguf", false).unwrap_err().to_string();
-        assert!(error.ends_with("there is no folder /proc/none"), "{error}");
     }
 }
 
@@ -308,4 +490,47 @@ pub(crate) fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_windows_forbids() {
+        for name in [
+            "con",
+            "CON.gguf",
+            "nul .txt",
+            "Com1",
+            "lpt9.gguf",
+            "COM¹",
+            "a:b.gguf",
+            "a\\b",
+            "a?",
+            "a\n",
+            "m.gguf.",
+            "m ",
+            "conin$",
+        ] {
+            assert!(forbidden(name).is_some(), "{name}");
+        }
+        for name in
+            ["m.gguf", "console.gguf", "com.gguf", "com0", "com10", "lptx", "ü.gguf", ".gguf", "a b.gguf", "m.nul"]
+        {
+            assert_eq!(forbidden(name), None, "{name}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_the_system_says_is_kept() {
+        // Too many open files: an error kind without a name.
+        let said = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
+        assert!(said.contains("Too many open files"), "{said}");
+        let error = Output::create("/proc/model.gguf", false).unwrap_err().to_string();
+        assert!(error.contains("os error"), "{error}");
+        let error = Output::create("/proc/none/model.gguf", false).unwrap_err().to_string();
+        assert!(error.ends_with("there is no folder /proc/none"), "{error}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 /// Bytes of a known length that can be read at any position, from any number of threads at once: a file, a
@@ -62,7 +62,17 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the stream cannot be opened.
     fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
-        Ok(Box::new(Stream { source: self, offset, size: self.size()? }))
+        let stream = Stream { source: self, offset, size: self.size()? };
+        match self.preferred_read() {
+            ..=DEFAULT_READ => Ok(Box::new(stream)),
+            bytes => Ok(Box::new(BufReader::with_capacity(bytes, stream))),
+        }
+    }
+
+    /// The number of bytes that are best read at once, 128 KiB by default, which suits files. Sequential readers of heads and tensors read at
+    /// least as much where there is as much. A source in which each read is a request returns some megabytes.
+    fn preferred_read(&self) -> usize {
+        DEFAULT_READ
     }
 
     /// All bytes, if they are in memory and immutable during the lifetime of the value; `None` otherwise, which is the default. Data is
@@ -77,6 +87,9 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
         None
     }
 }
+
+/// The default of [`ReadAt::preferred_read`]: fits the second-level cache together with its decoded values.
+pub(crate) const DEFAULT_READ: usize = 128 << 10;
 
 /// A sequential reader from a position.
 struct Stream<'a, S: ?Sized> {
@@ -195,6 +208,11 @@ macro_rules! forward {
             fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
                 let $this = self;
                 $inner.stream(offset)
+            }
+
+            fn preferred_read(&self) -> usize {
+                let $this = self;
+                $inner.preferred_read()
             }
 
             fn as_bytes(&self) -> Option<&[u8]> {

@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, Dims, GgmlType, Str, TensorInfoRef, swap_blocks};
 
 use crate::plain::view;
+#[cfg(feature = "quants")]
+use crate::read_at::DEFAULT_READ;
 use crate::{Error, ModelFile, Plain, TensorProblem};
 
 /// A tensor of an open file, or some [rows](Tensor::rows) of it. Data is read on demand:
@@ -24,7 +27,7 @@ use crate::{Error, ModelFile, Plain, TensorProblem};
 /// # let mut head = Head::default();
 /// # head.tensors = vec![TensorInfo::new("token_embd.weight", [32, 100], GgmlType::F16)];
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 6400]])?;
-/// # let file = gguf_io::ModelFile::from_reader(bytes, "model")?;
+/// # let file = gguf_io::ModelFile::from_source(bytes, "model")?;
 /// let embeddings = file.tensor("token_embd.weight")?;
 /// assert_eq!((embeddings.row_len(), embeddings.n_rows()), (32, 100));
 /// let some = embeddings.rows(10..20)?.to_f32()?;
@@ -106,10 +109,9 @@ impl<'a> Tensor<'a> {
         let range = match &self.rows {
             None => whole,
             Some(rows) => {
-                let row_bytes = self.info.ty.tensor_bytes([self.row_len()]).map_err(size)?;
-                // Within the whole range, which fits in 64 bits.
-                let at = |row: u64| whole.start.saturating_add(row.saturating_mul(row_bytes)).min(whole.end);
-                at(rows.start)..at(rows.end)
+                // The view has only rows of the tensor.
+                let part = self.info.row_range(rows.clone()).unwrap_or_default();
+                whole.start + part.start..whole.start + part.end
             }
         };
         let file_bytes = self.file.file_bytes();
@@ -173,7 +175,7 @@ impl<'a> Tensor<'a> {
     /// # let mut head = Head::default();
     /// # head.tensors = vec![TensorInfo::new("ids", [4], GgmlType::I32)];
     /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 16]])?;
-    /// # let file = gguf_io::ModelFile::from_reader(bytes, "model")?;
+    /// # let file = gguf_io::ModelFile::from_source(bytes, "model")?;
     /// let tensor = file.tensor("ids")?;
     /// match tensor.as_slice::<i32>()? {
     ///     Some(ids) => println!("{ids:?}"),
@@ -248,9 +250,6 @@ mod decode {
 
     use super::*;
 
-    /// Approximate number of bytes to read and decode at once: they fit the second-level cache together with their values.
-    const PIECE: usize = 128 << 10;
-
     impl Tensor<'_> {
         /// Decodes the data; the values are bit-identical to those of `to_float` in ggml's type traits, on every machine.
         ///
@@ -300,7 +299,9 @@ mod decode {
         fn each_piece(&self, mut decode: impl FnMut(&[u8], usize) -> bool) -> Result<(), Error> {
             let (_, info) = self.codec()?;
             let (block_bytes, block_len) = (info.block_bytes as usize, info.block_len as usize);
-            let step = (PIECE / block_bytes).max(1) * block_bytes;
+            let blocks_of = |bytes: usize| (bytes / block_bytes).max(1) * block_bytes;
+            let step = blocks_of(DEFAULT_READ);
+            let read_step = blocks_of(self.file.source().preferred_read().max(DEFAULT_READ));
             let mut decode = |packed: &[u8]| match decode(packed, packed.len() / block_bytes * block_len) {
                 true => Ok(()),
                 false => Err(self.error(TensorProblem::NotDecodable(self.info.ty))),
@@ -313,10 +314,10 @@ mod decode {
             let mut range = self.byte_range()?;
             let mut piece = Vec::new();
             while !range.is_empty() {
-                piece.resize(usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(step), 0);
+                piece.resize(usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(read_step), 0);
                 self.read_part(range.start, &mut piece)?;
                 self.to_little(&mut piece)?;
-                decode(&piece)?;
+                piece.chunks(step).try_for_each(&mut decode)?;
                 range.start += piece.len() as u64;
             }
             Ok(())
@@ -341,6 +342,6 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> V
         .filter(|(distance, _)| *distance <= most)
         .collect();
     // A stable sort: equal distances keep the file's order.
-    near.sort_by_key(|(distance, _)| *distance);
+    near.compact_sort_by_key(|(distance, _)| *distance);
     near.iter().take(3).map(|(_, other)| Str(other.as_bytes()).to_string()).collect()
 }

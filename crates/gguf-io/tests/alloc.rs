@@ -1,5 +1,7 @@
 //! Memory while reading a head from a stream: at every instant at most three times the bytes read so far plus 64 KiB, for every file of the
 //! format's corpus and for expensive heads.
+//!
+//! A program of its own because of its counting allocator.
 
 use std::io::{self, Read};
 

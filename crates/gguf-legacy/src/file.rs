@@ -1,7 +1,6 @@
 //! An opened legacy file: all of its parts and their content.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -426,12 +425,12 @@ fn kind(bytes: &dyn ReadAt, len: u64) -> Kind {
 }
 
 pub(crate) fn open(path: &Path) -> Result<Bytes, Error> {
-    // Opening a pipe would block forever.
-    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
-    if !metadata.is_file() {
-        return Err(Error::NotAFile { path: path.to_owned() });
+    match gguf_io::open_regular(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(gguf_io::Error::Io { source, .. }) => Err(Error::io("open", path)(source)),
+        // No other error occurs.
+        Err(_) => Err(Error::NotAFile { path: path.to_owned() }),
     }
-    Ok(Box::new(File::open(path).map_err(Error::io("open", path))?))
 }
 
 /// The name of part `i`: the name of the first with a number appended.

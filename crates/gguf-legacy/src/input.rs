@@ -30,12 +30,14 @@ impl Input {
     /// [`Error`], which names the file, the field and the offset; [`Error::UpToDate`] for a current GGUF.
     pub fn open(path: impl AsRef<Path>, family: Option<Family>) -> Result<Input, Error> {
         let path = first_part(path.as_ref());
+        // In the middle of an edit in place, a GGUF may not start with its magic.
+        let opened = ModelFile::open(&path);
         let bytes = open_bytes(&path)?;
-        if !is_gguf(&bytes) {
+        if opened.is_err() && !is_gguf(&bytes) {
             let file = LegacyFile::from_source(&path, bytes, family, open_bytes)?;
             return Ok(Input::Legacy(Box::new(file)));
         }
-        let file = ModelFile::open(&path).map_err(of_gguf)?;
+        let file = opened.map_err(of_gguf)?;
         let dialect = file.gguf().dialect();
         if dialect.version == Version::Draft {
             return Ok(Input::Legacy(Box::new(draft::open(&path, &file, bytes)?)));
@@ -59,7 +61,7 @@ impl Input {
             let file = LegacyFile::from_source(name, Box::new(bytes), family, part)?;
             return Ok(Input::Legacy(Box::new(file)));
         }
-        let file = ModelFile::from_reader(Arc::clone(&bytes), name).map_err(of_gguf)?;
+        let file = ModelFile::from_source(Arc::clone(&bytes), name).map_err(of_gguf)?;
         match file.gguf().dialect().version {
             Version::Draft => Ok(Input::Legacy(Box::new(draft::open(name, &file, Box::new(bytes))?))),
             _ => Err(Error::UpToDate { path: name.to_owned() }),

@@ -275,15 +275,12 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
 }
 
 fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &Decided) -> TensorPlan {
-    let input = pipeline::Input { index, name: item.tensor.name.clone(), ty: reading.ty() };
+    let input = pipeline::Input { index, name: item.tensor.name.as_str().into(), ty: reading.ty() };
     let op = if item.transposed {
         let (columns, rows) = (item.shape.get(1).copied().unwrap_or(1), item.shape.first().copied().unwrap_or(1));
         let axes = vec![Axis { count: columns, from: 1, to: rows }, Axis { count: rows, from: columns, to: 1 }];
-        Op::Gather(Gather {
-            inputs: vec![input],
-            moves: vec![Move { input: 0, from: 0, to: 0, axes }],
-            maps: Vec::new(),
-        })
+        let moves = vec![Move { input: 0, from: 0, to: 0, axes }];
+        Op::Gather(Box::new(Gather { inputs: vec![input], moves, maps: Vec::new() }))
     } else {
         Op::Copy(input)
     };

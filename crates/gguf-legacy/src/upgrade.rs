@@ -100,12 +100,15 @@ struct Apart(GgufSource);
 
 impl Source for Apart {
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
-        let tensor = self.0.tensors().get(index);
-        let found = tensor.and_then(|tensor| Some((tensor, interleaved(tensor.ty)?)));
+        let found = self.0.tensor(index).and_then(|tensor| Some((tensor.info(), interleaved(tensor.ty())?)));
         let Some((tensor, how)) = found else { return self.0.read(index, offset, buffer) };
-        let name = String::from_utf8_lossy(&tensor.name).into_owned();
-        let row_len = tensor.shape.first().copied().unwrap_or(1);
+        let name = String::from_utf8_lossy(tensor.name.as_bytes()).into_owned();
+        let row_len = tensor.dims.dim(0);
         read_apart(how, row_len, offset, buffer, &name, |offset, bytes| self.0.read(index, offset, bytes))
+    }
+
+    fn check_unchanged(&self) -> Result<(), PipelineError> {
+        self.0.check_unchanged()
     }
 }
 

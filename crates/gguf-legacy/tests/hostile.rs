@@ -1,5 +1,7 @@
 //! Legacy files with wrong counts, lengths, types and dimensions, and truncated ones. Each gives a clear error or a plan that can be read
 //! to its end, in memory that does not grow with the claims of the file.
+//!
+//! A program of its own because of its counting allocator.
 
 use std::path::Path;
 

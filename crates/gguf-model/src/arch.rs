@@ -243,11 +243,20 @@ dims! {
     /// Width of the feed-forward part of the shared expert.
     SharedFf "expert_shared_feed_forward_length" |h, _| h.shared_ff;
     /// Width of the feed-forward part of all shared experts together.
-    SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
+    SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, b| h.expert_ff(b)?.checked_mul(h.shared_experts);
+    /// As [`Dim::SharedExpertsFf`], where llama.cpp takes no shared experts for one.
+    OneOrMoreExpertsFf "expert_feed_forward_length × expert_shared_count"
+        |h, b| h.expert_ff(b)?.checked_mul(h.shared_experts.max(1));
+    /// Width of the feed-forward part of all shared experts together, each with a width of its own.
+    SharedEachFf "expert_shared_count × expert_shared_feed_forward_length or expert_feed_forward_length"
+        |h, b| h.shared_ff.or_else(|| h.expert_ff(b))?.checked_mul(h.shared_experts);
+    /// Width of the feed-forward part of all shared experts together, which has a key of its own or follows from their number.
+    SharedOrExpertsFf "expert_shared_feed_forward_length, or expert_feed_forward_length × expert_shared_count"
+        |h, b| h.shared_ff.or_else(|| h.expert_ff(b)?.checked_mul(h.shared_experts));
     /// Width of the feed-forward part of an expert.
-    ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
+    ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or(h.ff?.get(b));
     /// Combined width of the gate and up projections of an expert.
-    TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b))?.checked_mul(2);
+    TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or(h.ff?.get(b))?.checked_mul(2);
     /// Elements of the queries of all heads.
     Q "attention.head_count × attention.key_length" |h, b| h.q(b);
     /// Elements of the keys of all heads.
@@ -256,6 +265,27 @@ dims! {
     V "attention.head_count_kv × attention.value_length" |h, b| h.v(b);
     /// Queries, keys and values, concatenated.
     Qkv "attention.head_count + 2 × attention.head_count_kv heads" |h, b| h.q(b)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
+    /// A hidden state, and keys and values as long as values.
+    EmbdQkv "embedding_length + 2 × attention.head_count_kv × attention.value_length"
+        |h, b| h.embd?.checked_add(h.v(b)?.checked_mul(2)?);
+    /// A hidden state, keys and values.
+    EmbdKv "embedding_length + attention.head_count_kv × (attention.key_length + attention.value_length)"
+        |h, b| h.embd?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
+    /// Queries, and keys and values as long as values.
+    QkvOfValues "attention.head_count × attention.key_length + 2 × attention.head_count_kv × attention.value_length"
+        |h, b| h.q(b)?.checked_add(h.v(b)?.checked_mul(2)?);
+    /// Queries, and keys and values as long as keys.
+    QkvOfKeys "(attention.head_count + 2 × attention.head_count_kv) × attention.key_length"
+        |h, b| h.q(b)?.checked_add(h.k(b)?.checked_mul(2)?);
+    /// Queries, keys and values, of as many heads each and all as long as keys.
+    ThriceQ "3 × attention.head_count × attention.key_length" |h, b| h.q(b)?.checked_mul(3);
+    /// Queries of all heads, where rotation covers whole heads.
+    QRot "attention.head_count × rope.dimension_count" |h, b| h.heads?.get(b)?.checked_mul(h.rot?);
+    /// Keys or values of all heads, where rotation covers whole heads.
+    KRot "attention.head_count_kv × rope.dimension_count" |h, b| h.heads_kv?.get(b)?.checked_mul(h.rot?);
+    /// Queries, keys and values, where rotation covers whole heads.
+    QkvRot "(attention.head_count + 2 × attention.head_count_kv) × rope.dimension_count"
+        |h, b| Dim::QRot.of(h, b)?.checked_add(Dim::KRot.of(h, b)?.checked_mul(2)?);
     /// Elements of the key of one head.
     HeadK "attention.key_length" |h, _| h.head_k;
     /// Half of the elements of the key of one head.
@@ -276,7 +306,8 @@ dims! {
     KvLoraRot "attention.kv_lora_rank + rope.dimension_count" |h, _| h.kv_lora?.checked_add(h.rot?);
     /// Outputs of the key and value projection: for each query head, the unrotated elements of a key, and a value.
     LatentKv "attention.head_count × (attention.key_length - rope.dimension_count + attention.value_length)" |h, b| {
-        h.heads?.get(b)?.checked_mul(h.head_k?.checked_sub(h.rot?)?.checked_add(h.head_v?)?)
+        let values = h.head_v_mla.or(h.head_v)?;
+        h.heads?.get(b)?.checked_mul(h.head_k_mla.or(h.head_k)?.checked_sub(h.rot?)?.checked_add(values)?)
     };
     /// Elements of the values, counting one value head per query head.
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
@@ -320,10 +351,10 @@ dims! {
     Context "context_length" |h, _| h.context;
     /// Width of the feed-forward part of an expert; by default the used experts share the full width.
     UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
-        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+        |h, b| h.expert_ff(b).or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?.get(b)?));
     /// Combined width of the gate and up projections of such an expert.
     TwiceUsedFf "2 × expert_feed_forward_length or feed_forward_length / expert_used_count"
-        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?))?.checked_mul(2);
+        |h, b| h.expert_ff(b).or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?.get(b)?))?.checked_mul(2);
     /// Width of the feed-forward part of the expert that a group shares.
     ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
     /// Groups of experts.
@@ -385,7 +416,7 @@ dims! {
     MlaHeadV "attention.value_length_mla" |h, _| h.head_v_mla.or(h.head_v);
     /// Kernel size of a short convolution.
     ShortConv "shortconv.l_cache" |h, _| h.shortconv;
-    /// A short convolution with its two gates.
+    /// A short convolution with its two gates; queries, keys and values as wide as a hidden state.
     ThriceEmbd "3 × embedding_length" |h, _| h.embd?.checked_mul(3);
     /// Heads of the indexer of sparse attention.
     IndexerHeads "attention.indexer.head_count" |h, _| h.indexer_heads;
@@ -398,10 +429,12 @@ dims! {
     KdaHead "kda.head_dim" |h, _| h.kda_head;
     /// Elements of all heads of delta attention.
     KdaInner "attention.head_count × kda.head_dim" |h, b| h.heads?.get(b)?.checked_mul(h.kda_head?);
+    /// Queries, keys and values of delta attention.
+    ThriceKdaInner "3 × attention.head_count × kda.head_dim" |h, b| Dim::KdaInner.of(h, b)?.checked_mul(3);
     /// Width of the hidden state inside the experts.
     ExpertLatent "expert_latent_length or embedding_length" |h, _| h.expert_latent.or(h.embd);
     /// Experts used per token.
-    ExpertsUsed "expert_used_count" |h, _| h.experts_used;
+    ExpertsUsed "expert_used_count" |h, b| h.experts_used?.get(b);
     /// Elements of the queries of a group of heads.
     GroupQ "attention.head_count × attention.key_length / attention.output_group_count"
         |h, b| h.q(b)?.checked_div(h.output_groups?);
@@ -462,6 +495,9 @@ dims! {
     /// Elements of the keys of all heads of such a block.
     LayerK "attention.head_count_kv × attention.key_length, or attention.key_length_swa in blocks with a window"
         |h, b| h.heads_kv?.get(b)?.checked_mul(h.layer_head(b)?);
+    /// Elements of the values of all heads, in models where the length of a head depends on the window of the block.
+    LayerV "attention.head_count_kv × attention.value_length, or attention.value_length_swa in blocks with a window"
+        |h, b| h.heads_kv?.get(b)?.checked_mul(h.layer_head_v(b)?);
     /// Rank of the key and value projection of a block, which depends on its window.
     LayerKvLora "attention.kv_lora_rank, or attention.kv_lora_rank_swa in blocks with a window"
         |h, b| if h.is_windowed(b) { h.kv_lora_swa } else { h.kv_lora };
@@ -490,6 +526,25 @@ dims! {
     TargetEmbd "target_hidden_size × the number of target_layers" |h, _| h.target_embd?.checked_mul(h.target_layers?);
     /// The same with the width of the draft.
     LayersEmbd "embedding_length × the number of target_layers" |h, _| h.embd?.checked_mul(h.target_layers?);
+    /// Width of the feed-forward part, or with a gate twice as wide.
+    FfOrTwice "feed_forward_length, or 2 × feed_forward_length" |_, _| None;
+    /// Heads, or elements of all heads: the values of a gate.
+    HeadsOrQ "attention.head_count, or attention.head_count × attention.key_length" |_, _| None;
+    /// Tokens of a draft, which may be fewer than those of its target.
+    DraftVocab "the length of d2t, or the number of tokens" |h, _| h.draft_vocab;
+    /// Kernel size of the convolutions of a draft.
+    DraftConv "conv_kernel_size" |h, _| h.draft_conv;
+    /// Weights of the convolutions of a draft: two for each group of elements and position.
+    DraftConvs "2 × conv_kernel_size × embedding_length / conv_group_size"
+        |h, _| h.embd?.checked_div(h.draft_conv_group?)?.checked_mul(h.draft_conv?)?.checked_mul(2);
+    /// Rank of the Markov head of a draft.
+    MarkovRank "the first dimension of markov_w1" |h, _| h.markov_rank;
+    /// A hidden state and the Markov head of a draft.
+    EmbdMarkov "embedding_length + the first dimension of markov_w1" |h, _| h.embd?.checked_add(h.markov_rank?);
+    /// Width of the hidden state inside the experts of Nemotron-H.
+    MoeLatent "moe_latent_size or embedding_length" |h, _| h.moe_latent.or(h.embd);
+    /// Rank of the selector of a draft.
+    SelectorRank "selector_rank" |h, _| h.selector_rank;
     /// Two values per parallel hidden state of hyper-connections.
     TwiceHyper "2 × hyper_connection.count" |h, _| h.hyper?.checked_mul(2);
     /// Number of positions that attention compresses into one.
@@ -516,8 +571,8 @@ pub enum Need {
     Required,
     /// May be absent.
     Optional,
-    /// Required, unless the fused matrix ([`Row::fused`]) of queries, keys and values, or of gate and up of all
-    /// experts, is present.
+    /// Required, unless the fused matrix ([`Row::fused`]) of queries, keys and values, of keys and values of latent attention, or of
+    /// gate and up of all experts, is present.
     UnlessFused,
 }
 
@@ -544,10 +599,46 @@ pub enum When {
     Attention,
     /// Blocks with a recurrent layer or a convolution instead of attention.
     Recurrent,
+    /// Models whose queries have a low-rank projection.
+    QLora,
+    /// Models whose queries have no low-rank projection.
+    NoQLora,
+    /// As [`QLora`](When::QLora), in blocks with attention.
+    AttentionQLora,
+    /// As [`NoQLora`](When::NoQLora), in blocks with attention.
+    AttentionNoQLora,
+    /// Models whose keys and values of latent attention have lengths of their own.
+    Mla,
+    /// All other models with latent attention.
+    NoMla,
+    /// Blocks with lightning attention: by default, seven of eight.
+    Lightning,
+    /// All other blocks.
+    NotLightning,
+    /// Drafts with a norm before the hidden states of the target are reduced.
+    NormBeforeFc,
+    /// Drafts with a selector of tokens.
+    Selector,
+    /// Drafts with a Markov head.
+    Markov,
+    /// Drafts of which it is unknown whether they have a Markov head.
+    MaybeMarkov,
+    /// Blocks of a state space: neither heads of keys nor a feed-forward part.
+    Space,
+    /// Blocks of heads without a feed-forward part, and blocks that predict further tokens.
+    Heads,
+    /// Blocks of a feed-forward part with experts, and blocks that predict further tokens.
+    FfExperts,
+    /// Blocks of a feed-forward part without experts.
+    FfDense,
     /// Models of RWKV with a gate.
     Gate,
     /// Models of RWKV without a gate.
     NoGate,
+    /// Models whose rotary frequencies have factors for long and short texts.
+    Stretched,
+    /// All other models.
+    Unstretched,
     /// Blocks that predict further tokens.
     NextTokens,
     /// All other blocks.
@@ -582,6 +673,10 @@ pub enum When {
     Hashed,
     /// All other blocks.
     Scored,
+    /// Models with embeddings per block.
+    PerLayer,
+    /// Models of 64 blocks or more.
+    Deep,
     /// Blocks with hyper-connections.
     Mixed,
     /// All other blocks.
@@ -602,8 +697,26 @@ impl When {
             When::First => block == 0,
             When::Attention => !h.is_recurrent(block),
             When::Recurrent => h.is_recurrent(block),
+            When::QLora => h.q_lora.is_some_and(|n| n > 0),
+            When::NoQLora => !When::QLora.holds(h, block),
+            When::AttentionQLora => When::QLora.holds(h, block) && When::Attention.holds(h, block),
+            When::AttentionNoQLora => When::NoQLora.holds(h, block) && When::Attention.holds(h, block),
+            When::Mla => h.head_k_mla.is_some(),
+            When::NoMla => h.head_k_mla.is_none(),
+            When::Lightning => h.is_lightning(block),
+            When::NotLightning => !h.is_lightning(block),
+            When::NormBeforeFc => h.norms_before_fc,
+            When::Selector => h.has_selector.unwrap_or(h.draft_conv.is_some()),
+            When::Markov => h.markov_rank.is_some_and(|n| n > 0),
+            When::MaybeMarkov => h.markov_rank.is_none(),
+            When::Space => !h.is_nextn(block) && h.n_heads_kv(block) == 0 && !When::HasFf.holds(h, block),
+            When::Heads => h.is_nextn(block) || (h.n_heads_kv(block) > 0 && !When::HasFf.holds(h, block)),
+            When::FfExperts => h.is_nextn(block) || (When::HasFf.holds(h, block) && h.experts > 0),
+            When::FfDense => !h.is_nextn(block) && When::HasFf.holds(h, block) && h.experts == 0,
             When::Gate => h.gate_lora != Some(0),
             When::NoGate => h.gate_lora == Some(0),
+            When::Stretched => h.stretched,
+            When::Unstretched => !h.stretched,
             When::NextTokens => h.is_nextn(block),
             When::Main => !h.is_nextn(block),
             When::Windowed => h.is_windowed(block),
@@ -623,6 +736,8 @@ impl When {
             When::Indexed => h.is_compressed_with_indexer(block),
             When::Hashed => block < h.hash_blocks,
             When::Scored => block >= h.hash_blocks,
+            When::PerLayer => h.per_layer_embd.is_some_and(|n| n > 0),
+            When::Deep => h.blocks.is_some_and(|n| n >= 64),
             When::Mixed => h.hyper.is_some_and(|n| n > 0),
             When::Unmixed => h.hyper.is_none_or(|n| n == 0),
         }
@@ -925,6 +1040,8 @@ pub struct Checkpoint {
     /// the name contains `{}` for the number of a block, the field is a list with the values of each block. These
     /// tensors are not written unless a row names them.
     pub peeked: &'static [(&'static str, &'static str)],
+    /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
+    pub template_file_first: bool,
     /// Whether embedding rows beyond the tokens of the tokenizer are cut off.
     pub trims_embeddings: bool,
     /// Whether the field `zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
@@ -1014,6 +1131,7 @@ impl Checkpoint {
         dense_modules: false,
         refuse: &[],
         peeked: &[],
+        template_file_first: false,
         trims_embeddings: false,
         lists_zero_rows: false,
         is_draft: false,
@@ -1131,8 +1249,13 @@ impl Tensor {
         if shape.is_empty() {
             return true;
         }
-        let of = |dim: &Dim| dim.of(h, block).or(default.filter(|_| *dim != Dim::Any));
-        let same = shape.iter().enumerate().all(|(i, dim)| of(dim).is_none_or(|n| n == dims.dim(i)));
+        let is_open = |dim: Dim| matches!(dim, Dim::Any | Dim::HeadsOrQ | Dim::FfOrTwice);
+        let of = |dim: Dim| dim.of(h, block).or(default.filter(|_| !is_open(dim)));
+        let same = shape.iter().enumerate().all(|(i, &dim)| match dim {
+            Dim::HeadsOrQ => [Dim::Heads, Dim::Q].iter().any(|dim| of(*dim) == Some(dims.dim(i))),
+            Dim::FfOrTwice => [Dim::Ff, Dim::TwiceFf].iter().any(|dim| of(*dim) == Some(dims.dim(i))),
+            dim => of(dim).is_none_or(|n| n == dims.dim(i)),
+        });
         same && dims.skip(shape.len()).all(|n| n == 1)
     }
 
@@ -1162,7 +1285,11 @@ impl Row {
 
     /// The matrix whose presence makes a row with [`Need::UnlessFused`] optional.
     pub fn fused(&self) -> &'static str {
-        if self.own_name().starts_with("ffn_") { FUSED_EXPERTS } else { FUSED }
+        match self.stem() {
+            "attn_k_b" | "attn_v_b" => FUSED_LATENT,
+            stem if stem.starts_with("ffn_") => FUSED_EXPERTS,
+            _ => FUSED,
+        }
     }
 
     /// Whether the tensor belongs to an audio encoder or its projector, which have their own keys of sizes
@@ -1191,12 +1318,15 @@ impl Row {
 /// Matrix of queries, keys and values.
 pub const FUSED: &str = "attn_qkv.weight";
 
+/// Matrix of keys and values of latent attention.
+pub const FUSED_LATENT: &str = "attn_kv_b.weight";
+
 /// Matrices of gate and up of all experts.
 pub const FUSED_EXPERTS: &str = "ffn_gate_up_exps.weight";
 
 /// The architectures with complete tables. A new architecture needs a file and a line here.
 #[rustfmt::skip]
-pub const ARCHITECTURES: &[Architecture] = &[
+pub static ARCHITECTURES: &[Architecture] = &[
     afmoe::ARCHITECTURE,
     apertus::ARCHITECTURE,
     arcee::ARCHITECTURE,

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use gguf_format::check::{At, Report, shown};
 use gguf_format::keys::{self, KeyInfo};
-use gguf_format::{FromValue, Gguf, KvRef, Str, ValueRef};
+use gguf_format::{FromValue, Gguf, KvRef, Str, TensorInfoRef, ValueRef};
 
 mod files;
+mod reads;
 mod rules;
+mod template;
 mod tensor_names;
 mod tensors;
 mod tokenizer;
@@ -19,7 +21,7 @@ mod values;
 pub use rules::RULES;
 
 use crate::hparams::Hparams;
-use rules::{ARCH_MISSING, ARCH_UNKNOWN};
+use rules::{ARCH_MISSING, ARCH_UNKNOWN, ARCH_UNSUPPORTED};
 
 /// The input of the rules.
 struct Model<'g> {
@@ -96,7 +98,13 @@ impl<'g> Model<'g> {
         // The keys of all dense modules have one pattern.
         let dense =
             |pattern: &str| first.get(&pattern.strip_prefix("{arch}.dense_").map(|_| keys::for_arch(pattern, arch))?);
-        model.hparams = Hparams::new(|pattern| model.value(pattern).or_else(|| dense(pattern)));
+        // Keys that llama.cpp does not read have no influence on the network.
+        let is_loaded = model.kind == Kind::Model && crate::arch::required_keys(arch).next().is_some();
+        let is_read = |pattern: &str| !is_loaded || reads::has_effect(&model, pattern);
+        let value = |pattern: &str| model.value(pattern).filter(|_| is_read(pattern));
+        let hparams = Hparams::new(|pattern| value(pattern).or_else(|| dense(pattern)));
+        model.hparams = hparams;
+        model.read_tensors();
         model
     }
 
@@ -131,6 +139,26 @@ impl<'g> Model<'g> {
         self.value(pattern)?.get().ok()
     }
 
+    /// The tensor with this name.
+    fn tensor(&self, name: &str) -> Option<TensorInfoRef<'g>> {
+        self.shards.iter().flat_map(|shard| shard.tensors()).find(|t| t.name == *name)
+    }
+
+    /// Sets the hyperparameters that llama.cpp derives from tensors.
+    fn read_tensors(&mut self) {
+        if matches!(self.arch, "dflash" | "eagle3") {
+            let ids = self.tensor("d2t").map(|t| t.dims.dim(0));
+            self.hparams.draft_vocab = ids.or(self.hparams.vocab);
+            self.hparams.markov_rank = Some(self.tensor("markov_w1.weight").map_or(0, |t| t.dims.dim(0)));
+            self.hparams.has_selector = Some(self.tensor("selector_hidden.weight").is_some());
+        }
+        let n_main = self.hparams.blocks.unwrap_or(0).saturating_sub(self.hparams.nextn);
+        let next = format!("blk.{n_main}.nextn.eh_proj.weight");
+        if self.arch == "deepseek4" && self.hparams.nextn > 0 && self.tensor(&next).is_none() {
+            self.hparams.nextn = 0;
+        }
+    }
+
     /// Whether the hyperparameter keys are required.
     fn is_network(&self) -> bool {
         self.kind == Kind::Model
@@ -151,6 +179,10 @@ fn architecture(model: &Model<'_>, report: &mut Report) {
         Some(kv) => match kv.value.get::<&str>() {
             Err(e) => report.add(&ARCH_MISSING, &kv, format_args!("the value {e}")),
             Ok("") => report.add(&ARCH_MISSING, &kv, format_args!("the text is empty")),
+            // llama.cpp names gptj, and has no models of it.
+            Ok(arch) if model.is_network() && (arch == "gptj" || keys::SPEC_ARCHITECTURES.contains(&arch)) => {
+                report.add(&ARCH_UNSUPPORTED, &kv, format_args!("llama.cpp does not load {arch} models"));
+            }
             Ok(arch) if keys::is_architecture(arch) || keys::is_image_architecture(arch) => {}
             Ok(arch) => {
                 let arch = shown(Str(arch.as_bytes()));

@@ -33,8 +33,16 @@ impl<'g> PerBlock<'g> {
     pub fn get(&self, i: u64) -> Option<u64> {
         match self {
             PerBlock::Same(n) => Some(*n),
-            PerBlock::Each(a) => a.get(i)?.get().ok(),
+            PerBlock::Each(a) => match a.get(i)? {
+                ValueRef::Bool(flag) => Some(u64::from(flag)),
+                value => value.get().ok(),
+            },
         }
+    }
+
+    /// Whether the number for block `i` is set and not 0.
+    pub fn flag(&self, i: u64) -> bool {
+        self.get(i).is_some_and(|n| n != 0)
     }
 
     /// The number, if it is the same in all blocks.
@@ -69,10 +77,12 @@ pub struct Hparams<'g> {
     pub head_v: Option<u64>,
     /// Rotated elements of a head.
     pub rot: Option<u64>,
+    /// Whether rotary frequencies have factors for long and short texts.
+    pub stretched: bool,
     /// Number of experts.
     pub experts: u64,
     /// Number of experts used per token.
-    pub experts_used: Option<u64>,
+    pub experts_used: Option<PerBlock<'g>>,
     /// Experts per group; each group shares one additional expert.
     pub experts_per_group: Option<u64>,
     /// Width of the feed-forward part of the expert that a group shares.
@@ -80,7 +90,7 @@ pub struct Hparams<'g> {
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
-    pub expert_ff: Option<u64>,
+    pub expert_ff: Option<PerBlock<'g>>,
     /// Number of experts that all tokens use.
     pub shared_experts: u64,
     /// Number of leading blocks without experts.
@@ -123,6 +133,8 @@ pub struct Hparams<'g> {
     pub shared_kv: u64,
     /// Elements of one head of keys in blocks with sliding-window attention.
     pub head_k_swa: Option<u64>,
+    /// Elements of one head of values in blocks with sliding-window attention.
+    pub head_v_swa: Option<u64>,
     /// Rank of the key and value projection in blocks with sliding-window attention.
     pub kv_lora_swa: Option<u64>,
     /// Elements of one head of keys of latent attention in blocks with sliding-window attention.
@@ -172,7 +184,7 @@ pub struct Hparams<'g> {
     /// Elements of one head of values of latent attention, before its projections are merged.
     pub head_v_mla: Option<u64>,
     /// Whether each block is recurrent, if a key lists it.
-    pub recurrent: Option<ArrayRef<'g>>,
+    pub recurrent: Option<PerBlock<'g>>,
     /// Interval of blocks with attention instead of a recurrent layer.
     pub attention_interval: Option<u64>,
     /// Kernel size of a short convolution.
@@ -182,7 +194,7 @@ pub struct Hparams<'g> {
     /// Elements of the key of the indexer of sparse attention.
     pub indexer_key: Option<u64>,
     /// Whether each block has an indexer of its own, if a key lists it.
-    pub indexers: Option<ArrayRef<'g>>,
+    pub indexers: Option<PerBlock<'g>>,
     /// Elements of a head of delta attention.
     pub kda_head: Option<u64>,
     /// Whether each block uses sliding-window attention, if a key lists it.
@@ -205,6 +217,22 @@ pub struct Hparams<'g> {
     pub compress_ratios: Option<ArrayRef<'g>>,
     /// Number of leading blocks that select experts by token id.
     pub hash_blocks: u64,
+    /// Tokens of a draft, from the length of its list of token ids, if known.
+    pub draft_vocab: Option<u64>,
+    /// Rank of the Markov head of a draft, 0 for none, if known.
+    pub markov_rank: Option<u64>,
+    /// Width of the hidden state inside the experts of Nemotron-H, if it differs from `embd`.
+    pub moe_latent: Option<u64>,
+    /// Whether a draft has a selector of tokens, if known.
+    pub has_selector: Option<bool>,
+    /// Kernel size of the convolutions of a draft.
+    pub draft_conv: Option<u64>,
+    /// Elements that share weights of the convolutions of a draft.
+    pub draft_conv_group: Option<u64>,
+    /// Rank of the selector of a draft.
+    pub selector_rank: Option<u64>,
+    /// Whether a draft has a norm before the hidden states of its target are reduced.
+    pub norms_before_fc: bool,
     /// Width of the hidden state inside the experts, if it differs from `embd`.
     pub expert_latent: Option<u64>,
 }
@@ -221,6 +249,10 @@ impl<'g> Hparams<'g> {
         // By default, the size of a head is `embd / heads` (`llama_model_base::load_hparams`).
         let share = || embd?.checked_div(heads?.get(0)?);
         let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
+        // One length without the other has no effect (`llama_hparams::is_mla`).
+        let positive = |key| int(key).filter(|&n| n > 0);
+        let mla = positive(keys::ATTENTION_KEY_LENGTH_MLA).zip(positive(keys::ATTENTION_VALUE_LENGTH_MLA));
+        let head_v = int(keys::ATTENTION_VALUE_LENGTH).or_else(share);
         let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());
         Hparams {
             blocks,
@@ -232,14 +264,15 @@ impl<'g> Hparams<'g> {
             heads_kv: per_block(keys::ATTENTION_HEAD_COUNT_KV).or(heads),
             ff: per_block(keys::FEED_FORWARD_LENGTH),
             head_k,
-            head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
+            head_v,
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
+            stretched: value(keys::ROPE_SCALING_TYPE).and_then(|v| v.as_str()).is_some_and(|ty| ty == *"longrope"),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
-            experts_used: int(keys::EXPERT_USED_COUNT),
+            experts_used: per_block(keys::EXPERT_USED_COUNT),
             experts_per_group: int(keys::EXPERTS_PER_GROUP),
             chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
-            expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            expert_ff: per_block(keys::EXPERT_FEED_FORWARD_LENGTH),
             shared_experts: int(keys::EXPERT_SHARED_COUNT).unwrap_or(0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
             expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
@@ -261,6 +294,7 @@ impl<'g> Hparams<'g> {
             per_layer_embd: int(keys::EMBEDDING_LENGTH_PER_LAYER_INPUT),
             shared_kv: int(keys::ATTENTION_SHARED_KV_LAYERS).unwrap_or(0),
             head_k_swa: int(keys::ATTENTION_KEY_LENGTH_SWA).or(head_k),
+            head_v_swa: int(keys::ATTENTION_VALUE_LENGTH_SWA).or(head_v),
             kv_lora_swa: int(keys::ATTENTION_KV_LORA_RANK_SWA),
             head_k_mla_swa: int(keys::ATTENTION_KEY_LENGTH_MLA_SWA),
             head_v_mla_swa: int(keys::ATTENTION_VALUE_LENGTH_MLA_SWA),
@@ -283,14 +317,14 @@ impl<'g> Hparams<'g> {
             rescale_every: int(keys::RESCALE_EVERY_N_LAYERS),
             moe_every: int(keys::MOE_EVERY_N_LAYERS),
             nextn: int(keys::NEXTN_PREDICT_LAYERS).unwrap_or(0),
-            head_k_mla: int(keys::ATTENTION_KEY_LENGTH_MLA),
-            head_v_mla: int(keys::ATTENTION_VALUE_LENGTH_MLA),
-            recurrent: value(keys::ATTENTION_RECURRENT_LAYERS).and_then(|v| v.as_array()),
+            head_k_mla: mla.map(|(head_k, _)| head_k),
+            head_v_mla: mla.map(|(_, head_v)| head_v),
+            recurrent: value(keys::ATTENTION_RECURRENT_LAYERS).and_then(PerBlock::new),
             attention_interval: int(keys::FULL_ATTENTION_INTERVAL),
             shortconv: int(keys::SHORTCONV_L_CACHE),
             indexer_heads: int(keys::ATTENTION_INDEXER_HEAD_COUNT),
             indexer_key: int(keys::ATTENTION_INDEXER_KEY_LENGTH),
-            indexers: value(keys::ATTENTION_INDEXER_TYPES).and_then(|v| v.as_array()),
+            indexers: value(keys::ATTENTION_INDEXER_TYPES).and_then(PerBlock::new),
             kda_head: int(keys::KDA_HEAD_DIM),
             windowed: value(keys::ATTENTION_SLIDING_WINDOW_PATTERN).and_then(|v| v.as_array()),
             stacked: int(keys::HRM_LAYERS_PER_STACK).map(|n| n.saturating_mul(2)),
@@ -302,6 +336,14 @@ impl<'g> Hparams<'g> {
             output_lora: int(keys::ATTENTION_OUTPUT_LORA_RANK),
             compress_ratios: value(keys::ATTENTION_COMPRESS_RATIOS).and_then(|v| v.as_array()),
             hash_blocks: int(keys::HASH_LAYER_COUNT).unwrap_or(0),
+            draft_vocab: None,
+            markov_rank: None,
+            moe_latent: int(keys::MOE_LATENT_SIZE).filter(|&n| n > 0),
+            has_selector: None,
+            draft_conv: int(keys::CONV_KERNEL_SIZE),
+            draft_conv_group: int(keys::CONV_GROUP_SIZE),
+            selector_rank: int(keys::SELECTOR_RANK),
+            norms_before_fc: value(keys::NORM_BEFORE_FC).is_some_and(|v| v.get::<bool>().unwrap_or(false)),
             expert_latent: int(keys::EXPERT_LATENT_LENGTH).filter(|&n| n > 0),
         }
     }
@@ -332,7 +374,7 @@ impl<'g> Hparams<'g> {
             return false;
         }
         if let Some(listed) = self.recurrent {
-            return listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
+            return listed.flag(block);
         }
         match self.attention_interval {
             Some(n) => (block + 1).checked_rem(n) != Some(0),
@@ -340,17 +382,27 @@ impl<'g> Hparams<'g> {
         }
     }
 
+    /// Whether block `block` has lightning attention: according to the list in a key, or the interval of blocks with full attention, by
+    /// default 8 (`load_arch_hparams` in `src/models/minimax-01.cpp`).
+    pub fn is_lightning(&self, block: u64) -> bool {
+        let interval = self.attention_interval.or(Some(8));
+        Hparams { attention_interval: interval, ..*self }.is_recurrent(block)
+    }
+
     /// Whether block `block` uses sliding-window attention, according to the list in a key. Blocks that predict
     /// further tokens do.
     pub fn is_windowed(&self, block: u64) -> bool {
-        let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
-        self.is_nextn(block) || self.windowed.is_some_and(listed)
+        self.is_nextn(block) || self.windowed.is_some_and(|listed| PerBlock::Each(listed).flag(block))
     }
 
     /// Elements of one head of keys of block `block`, which depends on its window.
     pub fn layer_head(&self, block: u64) -> Option<u64> {
-        let is_windowed = self.windowed?.get(block)?.get::<bool>().unwrap_or(false);
-        if is_windowed { self.head_k_swa } else { self.head_k }
+        if PerBlock::Each(self.windowed?).flag(block) { self.head_k_swa } else { self.head_k }
+    }
+
+    /// Elements of one head of values of block `block`, which depends on its window.
+    pub fn layer_head_v(&self, block: u64) -> Option<u64> {
+        if PerBlock::Each(self.windowed?).flag(block) { self.head_v_swa } else { self.head_v }
     }
 
     /// Number of key and value heads of block `block`; 0 for a block without attention.
@@ -360,8 +412,7 @@ impl<'g> Hparams<'g> {
 
     /// Whether block `block` has an indexer of its own, according to the list in a key. Blocks that predict further tokens have none.
     pub fn has_indexer(&self, block: u64) -> bool {
-        let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
-        !self.is_nextn(block) && self.indexers.is_some_and(listed)
+        !self.is_nextn(block) && self.indexers.is_some_and(|listed| listed.flag(block))
     }
 
     /// Whether block `block` has keys and values of its own.
@@ -398,6 +449,11 @@ impl<'g> Hparams<'g> {
             Stack::ConvNext => self.convnext_blocks,
             Stack::Sam | Stack::ImageProjector | Stack::AudioProjector => None,
         }
+    }
+
+    /// Width of the feed-forward part of an expert in block `block`, unless it is 0.
+    pub fn expert_ff(&self, block: u64) -> Option<u64> {
+        self.expert_ff?.get(block).filter(|&n| n > 0)
     }
 
     /// Rows of the query matrix of a block.

@@ -9,5 +9,6 @@ pub mod naming;
 pub mod role;
 mod stack;
 pub mod summary;
+pub mod tokenizer;
 
 pub use hparams::{Hparams, PerBlock};

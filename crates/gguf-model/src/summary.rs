@@ -7,6 +7,7 @@ use core::fmt;
 
 use gguf_format::check::shown;
 use gguf_format::keys::{self, FileType};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Gguf, ValueRef};
 
 /// A summary of a model over all its shards.
@@ -150,7 +151,7 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
     for shard in shards {
         add_tensors(&mut s, shard);
     }
-    s.types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.ty.cmp(&b.ty)));
+    s.types.compact_sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.ty.cmp(&b.ty)));
     let Some(&first) = shards.first() else { return s };
     s.n_kv = first.n_kv();
     let arch: Option<&str> = first.get_as(keys::GENERAL_ARCHITECTURE).ok();

@@ -127,6 +127,16 @@ impl<'a> Chunks<'a> {
         Chunks { lanes, whole_rows, tensor: first, row: 0, column: 0 }
     }
 
+    /// The chunks from a [place](Chunks::place) on, without regard to whole rows.
+    pub(crate) fn at(lanes: &'a [Lane<'a>], (tensor, row, column): (usize, u64, u64)) -> Chunks<'a> {
+        Chunks { lanes, whole_rows: false, tensor, row, column }
+    }
+
+    /// The place of the next chunk: its tensor, row and column.
+    pub(crate) fn place(&self) -> (usize, u64, u64) {
+        (self.tensor, self.row, self.column)
+    }
+
     /// The tensor with that index in each draft.
     fn tensors(&self, index: usize) -> impl Iterator<Item = (&'a Draft, &'a TensorPlan)> + use<'a> {
         self.lanes.iter().filter_map(move |lane| Some((lane.draft, lane.tensor(index)?.1)))

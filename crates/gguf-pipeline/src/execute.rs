@@ -16,7 +16,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::{ByteOrder, GgmlType, scan_data, swap_blocks};
-use gguf_io::Output;
 use gguf_quants::codec::{Codec, codec};
 use gguf_quants::{RowSquares, Rows, float};
 
@@ -24,13 +23,13 @@ use crate::chunk::{Chunk, Chunks, Lane, goes_through_blocks, parts};
 use crate::error::Error;
 use crate::grid;
 use crate::importance::Importance;
-use crate::journal::{Finished, Journal};
 use crate::mean::MeanOfAbs;
 use crate::moves;
 use crate::ops::{Cast, add, apply_maps, decoder, floats, fold_batch_norm, multiply, narrow, width};
 use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
+use crate::sink::{Kept, Piece, Sink};
 use crate::workers;
 
 /// Approximate number of values to decode and encode at once: they stay in the second-level cache, and fill the lanes of the encoders.
@@ -63,6 +62,14 @@ pub(crate) struct Run<'a> {
     pub(crate) errors: &'a [Errors],
 }
 
+/// The outputs of a run, and their sink.
+#[derive(Clone, Copy)]
+struct Outputs<'a> {
+    /// The outputs of each plan.
+    parts: &'a [Vec<Part<'a>>],
+    sink: &'a dyn Sink,
+}
+
 /// A chunk, and the index of its tensor in the first plan.
 #[derive(Clone, Copy)]
 struct Item<'a> {
@@ -79,7 +86,8 @@ struct Task<'a> {
     /// Index of the tensor in the plan.
     number: usize,
     tensor: &'a TensorPlan,
-    place: Place<'a>,
+    /// The chunk in the output.
+    piece: Piece<'a>,
 }
 
 impl Task<'_> {
@@ -126,31 +134,30 @@ impl<'a> Group<'a> {
     }
 }
 
-/// An output file of a run.
-#[derive(Clone, Copy)]
+/// An output of a run.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
     /// The contents of the file.
     pub(crate) plan: &'a FilePlan,
-    /// The file.
-    pub(crate) output: &'a Output,
-    /// The state of its chunks, if the run can be resumed.
-    pub(crate) journal: Option<&'a Journal>,
+    /// Index of the output in the sink.
+    pub(crate) output: usize,
 }
 
 impl<'a> Run<'a> {
-    /// Writes all tensor data to the files, one list for each plan; returns for each plan the tensors with values that became infinite, in
-    /// order. Each chunk is read and decoded once for all plans. Chunks recorded in a journal are only read back, and written again if they
-    /// differ; the others are recorded in it.
+    /// Writes all tensor data to the outputs, one list for each plan; returns for each plan the tensors with values that became infinite, in
+    /// order. Each chunk is read and decoded once for all plans. Chunks that the sink has kept are written again only if they are damaged.
     ///
     /// # Errors
     /// The first error of any thread; the others stop soon after.
     pub(crate) fn execute(
         &self,
         parts: &[Vec<Part<'_>>],
+        sink: &dyn Sink,
         progress: &dyn Progress,
     ) -> Result<Vec<Vec<Overflow>>, Error> {
         let overflows = Mutex::new(BTreeMap::new());
         let known = Known::new(progress);
+        let to = Outputs { parts, sink };
         let buffers = || Buffers { known: &known, input: Input::default(), values: Vec::new(), outs: Vec::new() };
         let add = |plan, index, values| {
             if values > 0 {
@@ -158,7 +165,7 @@ impl<'a> Run<'a> {
             }
         };
         workers::for_each(self.threads, self.chunks(0), progress, buffers, |buffers, (index, chunk)| {
-            self.finish(Item { index, chunk: &chunk }, parts, buffers, progress, &add)
+            self.finish(Item { index, chunk: &chunk }, to, buffers, progress, &add)
         })?;
         let mut named: Vec<Vec<Overflow>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for ((plan, index), values) in overflows.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -170,75 +177,67 @@ impl<'a> Run<'a> {
         Ok(named)
     }
 
-    fn chunks(&self, first: usize) -> Chunks<'a> {
+    pub(crate) fn chunks(&self, first: usize) -> Chunks<'a> {
         Chunks::from(self.lanes, first, !self.errors.is_empty())
     }
 
-    /// Whether a file contains all data recorded in its journal. `plan` is the index of its plan.
-    ///
-    /// # Errors
-    /// If there is no memory for a chunk.
-    pub(crate) fn is_done(&self, plan: usize, part: Part<'_>) -> Result<bool, Error> {
-        let mut buffer = Vec::new();
-        let Some(lane) = self.lanes.get(plan) else { return Ok(false) };
-        for number in part.plan.tensors() {
-            let Some(index) = lane.index_of(number) else { return Ok(false) };
-            let Some((_, tensor)) = lane.tensor(index) else { return Ok(false) };
-            for (_, chunk) in self.chunks(index).take_while(|(other, _)| *other == index) {
-                let place = Place::of(number, tensor, &chunk, std::slice::from_ref(&part))?;
-                let Some(record) = place.record(number, &chunk) else { return Ok(false) };
-                if !place.is_right(record, tensor, &mut buffer)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+    /// The pieces of an output, in order. `plan` is the index of its plan.
+    pub(crate) fn pieces(self, plan: usize, part: Part<'a>) -> impl Iterator<Item = Result<Piece<'a>, Error>> {
+        let lane = self.lanes.get(plan);
+        let of_tensor = move |number| {
+            let tensor = lane.and_then(|lane| Some((lane.index_of(number)?, lane.draft.tensors.get::<usize>(number)?)));
+            let pieces = tensor.map(|(index, tensor)| {
+                let chunks = self.chunks(index).take_while(move |(other, _)| *other == index);
+                chunks.map(move |(_, chunk)| piece_of(number, tensor, &chunk, std::slice::from_ref(&part)))
+            });
+            pieces.into_iter().flatten()
+        };
+        part.plan.tensors().flat_map(of_tensor)
     }
 
     /// Ensures that a chunk is in the files of all plans; adds for each plan and tensor the number of values that became infinite.
     fn finish(
         &self,
         item: Item<'_>,
-        parts: &[Vec<Part<'_>>],
+        to: Outputs<'_>,
         buffers: &mut Buffers<'_>,
         progress: &dyn Progress,
         add: &dyn Fn(usize, usize, u64),
     ) -> Result<(), Error> {
         let Item { index, chunk } = item;
         let mut tasks = Vec::new();
-        for (plan, (lane, parts)) in self.lanes.iter().zip(parts).enumerate() {
+        // Resumed work may start in the middle of a tensor.
+        let mut begins = chunk.first() == 0;
+        for (plan, (lane, parts)) in self.lanes.iter().zip(to.parts).enumerate() {
             let Some((number, tensor)) = lane.tensor(index) else { continue };
-            let place = Place::of(number, tensor, chunk, parts)?;
-            let record = place.record(number, chunk);
-            // A file with its final name was verified before the run.
-            if place.part.output.is_finished() {
-                progress.event(Event::Kept { bytes: place.bytes });
-                add(plan, number, record.map_or(0, |(finished, _)| finished.overflows));
-                continue;
-            }
-            if let Some(record) = record {
-                if place.is_right(record, tensor, buffers.out(0))? {
-                    progress.event(Event::Kept { bytes: place.bytes });
-                    add(plan, number, record.0.overflows);
+            let piece = piece_of(number, tensor, chunk, parts)?;
+            match to.sink.kept(&piece, buffers.out(0))? {
+                Kept::Whole { overflows } => {
+                    progress.event(Event::Kept { bytes: piece.n_bytes });
+                    add(plan, number, overflows);
                     continue;
                 }
-                progress.event(Event::Damaged { bytes: place.bytes });
+                Kept::Damaged => {
+                    begins = true;
+                    progress.event(Event::Damaged { bytes: piece.n_bytes });
+                }
+                Kept::Missing => begins = true,
+                Kept::Nothing => {}
             }
-            tasks.push(Task { plan, draft: lane.draft, number, tensor, place });
+            tasks.push(Task { plan, draft: lane.draft, number, tensor, piece });
         }
         let Some(first) = tasks.first() else { return Ok(()) };
-        // Resumed work may start in the middle of a tensor.
-        if chunk.first() == 0 || tasks.iter().any(|t| t.place.part.journal.is_some_and(Journal::is_resumed)) {
+        if begins {
             progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&first.tensor.name) });
         }
         let mut converted = Vec::new();
         for task in tasks {
-            match self.copy_stored(task, chunk)? {
-                true => progress.event(Event::Advanced { bytes: task.place.bytes }),
+            match copy_stored(task, chunk, to.sink)? {
+                true => progress.event(Event::Advanced { bytes: task.piece.n_bytes }),
                 false => converted.push(task),
             }
         }
-        self.convert(item, &Group::all(converted), buffers, progress, add)
+        self.convert(item, &Group::all(converted), to.sink, buffers, progress, add)
     }
 
     /// Reads one chunk, converts it for each group, and writes it for each task.
@@ -246,6 +245,7 @@ impl<'a> Run<'a> {
         &self,
         item: Item<'_>,
         groups: &[Group<'_>],
+        sink: &dyn Sink,
         buffers: &mut Buffers<'_>,
         progress: &dyn Progress,
         add: &dyn Fn(usize, usize, u64),
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         let chunk = item.chunk;
         let Some(Group { first, .. }) = groups.first() else { return Ok(()) };
         for (n, Group { first, .. }) in groups.iter().enumerate() {
-            resize(buffers.out(n), first.place.bytes, first.tensor)?;
+            resize(buffers.out(n), first.piece.n_bytes, first.tensor)?;
         }
         let Buffers { known, input, values, outs } = buffers;
         let overflows = match &first.tensor.op {
@@ -277,37 +277,14 @@ impl<'a> Run<'a> {
             if draft.head.dialect.order == ByteOrder::Big {
                 swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
             }
-            for &Task { plan, number, place, .. } in group.tasks() {
-                place.part.output.write_at(place.start, out)?;
+            for &Task { plan, number, piece, .. } in group.tasks() {
+                sink.write_at(piece.output, piece.offset, out)?;
                 add(plan, number, overflows);
-                if let Some(journal) = place.part.journal {
-                    let (first, n_elements) = (chunk.first(), chunk.n_elements());
-                    let tensor = number - place.part.plan.tensors().start;
-                    journal.add(Finished { tensor, first, n_elements, overflows }, out)?;
-                }
-                progress.event(Event::Advanced { bytes: place.bytes });
+                sink.written(&piece, out, overflows)?;
+                progress.event(Event::Advanced { bytes: piece.n_bytes });
             }
         }
         Ok(())
-    }
-
-    /// Copies a chunk between files, if it needs no conversion; returns whether it did. A journal needs the bytes in memory.
-    fn copy_stored(&self, task: Task<'_>, chunk: &Chunk) -> Result<bool, Error> {
-        let Task { draft, tensor, place, .. } = task;
-        let Some(input) = tensor.op.copied() else { return Ok(false) };
-        let is_copy = draft.rounding == Rounding::Ggml && input.ty == tensor.ty && place.part.journal.is_none();
-        let stored = if is_copy { draft.source.stored(input.index) } else { None };
-        let order = draft.head.dialect.order;
-        let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
-        let from = packed_bytes(input.ty, chunk.first(), tensor)?;
-        let end = from.checked_add(place.bytes).filter(|&end| end <= stored.bytes);
-        let Some(end) = end else {
-            return Err(Error::OutOfTensor { tensor: tensor.shown(), bytes: stored.bytes });
-        };
-        let output = place.part.output;
-        let copied = stored.file.copy_to(stored.start + from..stored.start + end, output, place.start);
-        copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })?;
-        Ok(true)
     }
 
     /// Encodes the values of a chunk, in the type of the operation, for each group; returns for each the number of values that became
@@ -454,25 +431,34 @@ pub(crate) fn read<'b>(
     }
 }
 
-/// Gathers elements of a tensor in the order of the output; returns their type, which is that of the sources.
+/// Gathers elements of a tensor in the order of the output; returns their type, [`Gather::source_type`].
 fn moved(
     draft: &Draft,
     tensor: &TensorPlan,
-    Gather { inputs, moves, .. }: &Gather,
+    gather: &Gather,
     first: u64,
     n_elements: u64,
     raw: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
 ) -> Result<GgmlType, Error> {
-    let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
+    let from = gather.source_type();
     resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
+    let mut packed = Vec::new();
     let read = |input: usize, offset, bytes: &mut [u8]| {
-        let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
-        draft.source.read(input.index, offset, bytes)
+        let input = gather.inputs.get(input).ok_or_else(|| no_codec(tensor))?;
+        if input.ty == from {
+            return draft.source.read(input.index, offset, bytes);
+        }
+        let cast = Cast::new(input.ty, from).ok_or_else(|| no_codec(tensor))?;
+        let (own, gathered) = (width(input.ty), width(from).max(1));
+        resize(&mut packed, (bytes.len() / gathered * own) as u64, tensor)?;
+        draft.source.read(input.index, offset / gathered as u64 * own as u64, &mut packed)?;
+        cast.apply(&packed, bytes);
+        Ok(())
     };
     // A block is moved whole.
     let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
-    moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
+    moves::gather(&gather.moves, width(from), first / block_len, raw, scratch, read)?;
     Ok(from)
 }
 
@@ -623,6 +609,24 @@ fn row_squares(
     Ok(sum)
 }
 
+/// Reads the row of a chunk as the encoding of the chunk does, if it is a part of the row and the type depends on whole rows.
+pub(crate) fn squares_of(
+    index: usize,
+    chunk: &Chunk,
+    draft: &Draft,
+    tensor: &TensorPlan,
+    known: &Known<'_>,
+) -> Result<(), Error> {
+    if !chunk.is_part() || !goes_through_blocks(draft.rounding, tensor.op.value_type(), tensor) {
+        return Ok(());
+    }
+    let (from, to) = codec(tensor.op.value_type()).zip(codec(tensor.ty)).ok_or_else(|| no_codec(tensor))?;
+    if to.looks_at_rows(columns(draft, tensor, chunk)?.is_some()) {
+        row_squares(Item { index, chunk }, draft, tensor, known, from)?;
+    }
+    Ok(())
+}
+
 /// Bytes of whole blocks of values.
 fn packed_bytes(ty: GgmlType, n_elements: u64, tensor: &TensorPlan) -> Result<u64, Error> {
     ty.tensor_bytes([n_elements]).map_err(|_| no_codec(tensor))
@@ -633,7 +637,7 @@ fn no_codec(tensor: &TensorPlan) -> Error {
 }
 
 /// Resizes a buffer, without aborting if memory is exhausted.
-fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), Error> {
+pub(crate) fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), Error> {
     let refused = || Error::OutOfMemory { tensor: tensor.shown(), bytes };
     let len = usize::try_from(bytes).map_err(|_| refused())?;
     buffer.try_reserve(len.saturating_sub(buffer.len())).map_err(|_| refused())?;
@@ -694,34 +698,36 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The place of a chunk in an output.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    part: &'a Part<'a>,
-    /// From the start of the file.
-    start: u64,
-    bytes: u64,
+/// A chunk of the tensor with that index as a piece of one of the outputs of its plan.
+fn piece_of<'a>(index: usize, tensor: &'a TensorPlan, chunk: &Chunk, parts: &[Part<'_>]) -> Result<Piece<'a>, Error> {
+    let (first, n_elements) = (chunk.first(), chunk.n_elements());
+    let part = parts.iter().rfind(|part| part.plan.tensors().start <= index);
+    // Every tensor is in a part, whose layout has an offset for it.
+    let start = part.and_then(|part| Some((part, part.plan.start_of(index)?)));
+    let (part, start) = start.ok_or_else(|| no_codec(tensor))?;
+    Ok(Piece {
+        output: part.output,
+        offset: start + packed_bytes(tensor.ty, first, tensor)?,
+        n_bytes: packed_bytes(tensor.ty, n_elements, tensor)?,
+        tensor,
+        index: index - part.plan.tensors().start,
+        first,
+        n_elements,
+    })
 }
 
-impl<'a> Place<'a> {
-    fn of(index: usize, tensor: &TensorPlan, chunk: &Chunk, parts: &'a [Part<'a>]) -> Result<Place<'a>, Error> {
-        let (first, bytes) =
-            (packed_bytes(tensor.ty, chunk.first(), tensor)?, packed_bytes(tensor.ty, chunk.n_elements(), tensor)?);
-        let part = parts.iter().rfind(|part| part.plan.tensors().start <= index);
-        // Every tensor is in a part, whose layout has an offset for it.
-        let start = part.and_then(|part| Some((part, part.plan.start_of(index)?)));
-        let (part, start) = start.ok_or_else(|| no_codec(tensor))?;
-        Ok(Place { part, start: start + first, bytes })
-    }
-
-    /// The journal's record of the chunk, for the tensor with that index.
-    fn record(&self, index: usize, chunk: &Chunk) -> Option<&'a (Finished, u128)> {
-        self.part.journal?.finished(index - self.part.plan.tensors().start, chunk.first(), chunk.n_elements())
-    }
-
-    /// Whether the bytes in the file match the record. Unreadable bytes do not match.
-    fn is_right(&self, record: &(Finished, u128), tensor: &TensorPlan, buffer: &mut Vec<u8>) -> Result<bool, Error> {
-        resize(buffer, self.bytes, tensor)?;
-        Ok(self.part.output.read_at(self.start, buffer).is_ok() && Journal::verify(record, buffer))
-    }
+/// Copies a chunk between files, if it needs no conversion and the sink can; returns whether it did.
+fn copy_stored(task: Task<'_>, chunk: &Chunk, sink: &dyn Sink) -> Result<bool, Error> {
+    let Task { draft, tensor, piece, .. } = task;
+    let Some(input) = tensor.op.copied() else { return Ok(false) };
+    let is_copy = draft.rounding == Rounding::Ggml && input.ty == tensor.ty;
+    let stored = if is_copy { draft.source.stored(input.index) } else { None };
+    let order = draft.head.dialect.order;
+    let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
+    let from = packed_bytes(input.ty, chunk.first(), tensor)?;
+    let end = from.checked_add(piece.n_bytes).filter(|&end| end <= stored.bytes);
+    let Some(end) = end else {
+        return Err(Error::OutOfTensor { tensor: tensor.shown(), bytes: stored.bytes });
+    };
+    sink.copy(&piece, &stored, stored.start + from..stored.start + end)
 }

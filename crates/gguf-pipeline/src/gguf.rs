@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
-use gguf_format::{ByteOrder, Dialect, Gguf, Head, TensorInfo, Version, swap_blocks};
-use gguf_io::Model;
+use gguf_format::{ByteOrder, Dialect, Gguf, Head, Version, swap_blocks};
+use gguf_io::{Model, Tensor};
 
 use crate::error::Error;
 use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, TensorPlan};
@@ -19,16 +19,8 @@ pub const UNSPLIT_HEAD: &str = "ggufkit.split.head";
 #[derive(Debug)]
 pub struct GgufSource {
     model: Model,
-    tensors: Vec<TensorInfo>,
-    places: Vec<Range>,
-}
-
-/// The place of a tensor's data.
-#[derive(Debug, Clone, Copy)]
-struct Range {
-    file: usize,
-    offset: u64,
-    bytes: u64,
+    /// The number of tensors in the files before each file.
+    firsts: Vec<usize>,
 }
 
 impl GgufSource {
@@ -37,16 +29,21 @@ impl GgufSource {
     /// # Errors
     /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete.
     pub fn open(path: &Path) -> Result<GgufSource, Error> {
-        let model = Model::open(path).map_err(Error::input)?;
-        let (mut tensors, mut places) = (Vec::new(), Vec::new());
-        for (file, opened) in model.files().iter().enumerate() {
-            for tensor in opened.tensors() {
-                let range = tensor.byte_range().map_err(Error::input)?;
-                places.push(Range { file, offset: range.start, bytes: range.end - range.start });
-                tensors.push(tensor.info().to_owned());
-            }
+        GgufSource::from_model(Model::open(path).map_err(Error::input)?)
+    }
+
+    /// The tensors of an open model.
+    ///
+    /// # Errors
+    /// If the data of a tensor is incomplete.
+    pub fn from_model(model: Model) -> Result<GgufSource, Error> {
+        let (mut firsts, mut n) = (Vec::new(), 0);
+        for file in model.files() {
+            firsts.push(n);
+            n += file.tensors().len();
         }
-        Ok(GgufSource { model, tensors, places })
+        model.tensors().try_for_each(|tensor| tensor.byte_range().map(drop)).map_err(Error::input)?;
+        Ok(GgufSource { model, firsts })
     }
 
     /// The model.
@@ -55,13 +52,21 @@ impl GgufSource {
     }
 
     /// The tensors of all files, in order.
-    pub fn tensors(&self) -> &[TensorInfo] {
-        &self.tensors
+    pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
+        self.model.tensors()
     }
 
-    /// The index of the file that contains each tensor, and the offset of its data.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        self.places.iter().map(|range| Place { file: range.file, offset: range.offset })
+    /// The number of tensors of all files.
+    pub fn n_tensors(&self) -> usize {
+        let last = self.model.files().last().map_or(0, |file| file.tensors().len());
+        self.firsts.last().map_or(0, |first| first + last)
+    }
+
+    /// The tensor with that index among those of all files.
+    pub fn tensor(&self, index: usize) -> Option<Tensor<'_>> {
+        let file = self.firsts.partition_point(|first| *first <= index).checked_sub(1)?;
+        let within = index - self.firsts.get(file)?;
+        self.model.files().get(file)?.tensor_by_index(within as u64)
     }
 
     /// The real paths of the files.
@@ -72,30 +77,36 @@ impl GgufSource {
 
 impl Source for GgufSource {
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let place = self.places.get(index).copied();
-        let whole = place.filter(|p| offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= p.bytes));
-        let found = whole.and_then(|p| Some((p, self.model.files().get(p.file)?, self.tensors.get(index)?)));
-        let Some((place, file, tensor)) = found else {
-            let tensor = self.tensors.get(index).map(|t| String::from_utf8_lossy(&t.name).into_owned());
-            let bytes = place.map_or(0, |p| p.bytes);
-            return Err(Error::OutOfTensor { tensor: tensor.unwrap_or_else(|| format!("number {index}")), bytes });
+        let tensor = self.tensor(index);
+        let name = || match &tensor {
+            Some(tensor) => String::from_utf8_lossy(tensor.name().as_bytes()).into_owned(),
+            None => format!("number {index}"),
         };
-        file.read_at(place.offset + offset, buffer).map_err(Error::input)?;
+        let stored = self.stored(index);
+        let whole = stored.filter(|s| offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= s.bytes));
+        let Some((Stored { file, start, .. }, found)) = whole.zip(tensor.as_ref()) else {
+            return Err(Error::OutOfTensor { tensor: name(), bytes: stored.map_or(0, |s| s.bytes) });
+        };
+        file.read_at(start + offset, buffer).map_err(Error::input)?;
         if file.gguf().dialect().order == ByteOrder::Big {
-            let unknown = |_| Error::NoCodec { tensor: String::from_utf8_lossy(&tensor.name).into_owned() };
-            swap_blocks(tensor.ty, buffer).map_err(unknown)?;
+            swap_blocks(found.ty(), buffer).map_err(|_| Error::NoCodec { tensor: name() })?;
         }
         Ok(())
     }
 
     fn stored(&self, index: usize) -> Option<Stored<'_>> {
-        let range = self.places.get(index)?;
-        Some(Stored { file: self.model.files().get(range.file)?, start: range.offset, bytes: range.bytes })
+        let tensor = self.tensor(index)?;
+        let range = tensor.byte_range().ok()?;
+        Some(Stored { file: tensor.file(), start: range.start, bytes: range.end - range.start })
+    }
+
+    fn check_unchanged(&self) -> Result<(), Error> {
+        self.model.files().iter().try_for_each(|file| file.check_unchanged().map_err(Error::input))
     }
 }
 
 /// The maximum number of tensors of a model. Models in use have some thousands.
-pub const MAX_TENSORS: u64 = 1 << 18;
+pub const MAX_TENSORS: u64 = gguf_io::MODEL_LIMITS.tensors;
 
 /// Checks that there is memory for the copies of heads made by an edit or a plan: the values, and their encoded form. `path` names the
 /// model in the error.
@@ -130,33 +141,45 @@ impl Draft {
     pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
         let path = path.as_ref();
         let source = GgufSource::open(path)?;
-        Draft::from_source(source, path)
+        Draft::copy_of_source(source, path)
+    }
+
+    /// As [`copy_of`](Draft::copy_of), for an open model: in memory, mapped, or in a source of the caller.
+    ///
+    /// # Errors
+    /// If the data of a tensor is incomplete, and those of [`check_memory`].
+    pub fn copy_of_model(model: Model) -> Result<Draft, Error> {
+        let path = model.path().to_owned();
+        Draft::copy_of_source(GgufSource::from_model(model)?, path)
     }
 
     /// A draft that copies an open model; `path` names it in messages.
     ///
     /// # Errors
     /// Those of [`check_memory`].
-    pub fn from_source(source: GgufSource, path: impl Into<PathBuf>) -> Result<Draft, Error> {
+    pub fn copy_of_source(source: GgufSource, path: impl Into<PathBuf>) -> Result<Draft, Error> {
         let path = path.into();
         check_memory(&path, source.model().files().iter().map(gguf_io::ModelFile::gguf))?;
-        let mut head = Head::from_gguf(source.model().gguf());
-        head.dialect = Dialect::new(Version::V3);
-        head.tensors = Vec::new();
+        let mut head = Head { dialect: Dialect::new(Version::V3), ..Head::without_tensors(source.model().gguf()) };
         if source.model().files().len() > 1 {
             for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD] {
                 head.remove(key);
             }
         }
-        let tensor = |(index, (t, place)): (usize, (&TensorInfo, Place))| {
-            let op = Op::Copy(Input { index, name: String::from_utf8_lossy(&t.name).into_owned(), ty: t.ty });
-            let kept = Reason::Kept(Keep::Copy);
-            TensorPlan { place, ..TensorPlan::new(t.name.clone(), t.shape.clone(), t.ty, kept, op) }
-        };
+        let mut tensors = Vec::with_capacity(source.n_tensors());
+        for (file, opened) in source.model().files().iter().enumerate() {
+            for tensor in opened.tensors() {
+                let offset = tensor.byte_range().map_err(Error::input)?.start;
+                let op = Op::Copy(Input { index: tensors.len(), name: Box::default(), ty: tensor.ty() });
+                let (name, shape) = (tensor.name().as_bytes(), tensor.shape().collect());
+                let copy = TensorPlan::new(name, shape, tensor.ty(), Reason::Kept(Keep::Copy), op);
+                tensors.push(TensorPlan { place: Place { file, offset }, ..copy });
+            }
+        }
         Ok(Draft {
             path,
             head,
-            tensors: source.tensors().iter().zip(source.places()).enumerate().map(tensor).collect(),
+            tensors,
             inputs: source.paths().collect(),
             input_bytes: Some(source.model().file_bytes()),
             source: Arc::new(source),

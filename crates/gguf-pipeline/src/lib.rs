@@ -4,9 +4,11 @@
 //!
 //! * [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] one that copies a GGUF. [`Plan`] is a
 //!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
+//! * [`Sink`] is where a run writes: files by default; [`MemorySink`] keeps the outputs in memory, and a custom one takes four methods.
+//! * [`Plan::reads`] lists the reads of a run, to fetch data ahead.
 //! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources.
 //! * [`Progress`] receives [events](Event), and can cancel the work.
-//! * [`scan_tensors`] searches for NaN and infinity, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
+//! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
 //!   [`workers`] is the worker loop.
 #![forbid(unsafe_code)]
 
@@ -24,9 +26,11 @@ mod options;
 pub mod plan;
 mod progress;
 pub mod range;
+mod reads;
 pub mod report;
 mod run;
 mod scan;
+mod sink;
 mod source;
 pub mod workers;
 mod write;
@@ -38,6 +42,8 @@ pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
-pub use run::{check_outputs, rooms, run_all};
-pub use scan::{TensorScan, scan_tensors};
+pub use reads::SourceRead;
+pub use run::{check_outputs, rooms, run_all, run_all_to};
+pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
+pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
 pub use source::{Source, Stored};

@@ -94,6 +94,15 @@ impl Cast {
     }
 }
 
+/// The nearest value in half precision.
+fn rounded_to_half(value: f32) -> f32 {
+    let (mut packed, mut rounded) = ([0; 2], [value]);
+    float::encode_f16(&rounded, &mut packed);
+    float::decode_f16(&packed, &mut rounded);
+    let [rounded] = rounded;
+    rounded
+}
+
 /// Applies functions to the values of a plain type, one after the other. `mapped` receives values of half precision if the source is in
 /// half precision, otherwise of single precision; see [`Map`]. `first` is the position of the first value in the output.
 ///
@@ -111,7 +120,11 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
         (plain.decode)(packed, values);
         for map in maps {
             match *map {
-                Map::Add(addend) => values.iter_mut().for_each(|v| *v += addend),
+                Map::Add(addend) => {
+                    // PyTorch rounds the addend, too.
+                    let addend = if halves { rounded_to_half(addend) } else { addend };
+                    values.iter_mut().for_each(|v| *v += addend);
+                }
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
                 // The power in double precision, rounded, almost always equals the correctly rounded single-precision power.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
@@ -307,6 +320,20 @@ mod tests {
             [11387u16, 44155, 0, 32768, 11387, 11387, 44155].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(out, expected);
         assert_eq!(apply_maps(&[Map::RoundToMean], GgmlType::F32, 0, &packed, &mut out), None);
+    }
+
+    /// The values of PyTorch: the addend, too, is rounded to half precision.
+    #[test]
+    fn sums_of_halves_have_halves_as_addends() {
+        let values = [1.0f32, 0.3, -0.2, 0.0];
+        let mut halves = vec![0; 8];
+        float::encode_f16(&values, &mut halves);
+        let mut out = vec![0; 8];
+        apply_maps(&[Map::Add(0.2)], GgmlType::F16, 0, &halves, &mut out).unwrap();
+        let mut sums = [0f32; 4];
+        float::decode_f16(&out, &mut sums);
+        // 0.2 is 0.199951171875 in half precision.
+        assert_eq!(sums, [1.2001953, 0.5, 0.0, 0.199_951_17]);
     }
 
     #[test]

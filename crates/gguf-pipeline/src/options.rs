@@ -12,13 +12,14 @@ use crate::report::Report;
 pub struct RunOptions {
     /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
-    /// Replaces the output if it exists.
+    /// Replaces the output if it exists; for files.
     pub force: bool,
-    /// Keeps completed work if the run ends early, in `OUT.partial` and `OUT.journal`, and continues the work kept by an earlier run.
+    /// Keeps completed work if the run ends early, in `OUT.partial` and `OUT.journal`, and continues the work kept by an earlier run; for
+    /// files.
     pub resume: bool,
     /// Measures the errors of the written values.
     pub measure: bool,
-    /// Files besides those of the plan that no output may replace.
+    /// Files besides those of the plan that no output file may replace.
     pub protect: Vec<PathBuf>,
 }
 
@@ -58,7 +59,7 @@ impl RunOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The files.
+    /// The files; empty for other [sinks](crate::Sink).
     pub paths: Vec<PathBuf>,
     /// Tensors with finite values that became infinite, in the order of the output.
     pub overflows: Vec<Overflow>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
-use gguf_format::{ByteOrder, GgmlType, Head, Layout, Str, TensorInfo, n_elements};
+use gguf_format::{ByteOrder, GgmlType, Head, Layout, NewTensor, Str, n_elements};
 
 use crate::error::Error;
 use crate::importance::Importance;
@@ -28,13 +28,13 @@ pub enum Op {
     /// A copy of the source's elements in their order.
     Copy(Input),
     /// Rearranged or mapped elements.
-    Gather(Gather),
+    Gather(Box<Gather>),
     /// The products of the elements of source tensors of plain types and equal length, in single precision.
     Product(Vec<Input>),
     /// The sums of corresponding elements of equal parts of a tensor.
-    Sum(Sum),
+    Sum(Box<Sum>),
     /// A grid of vectors, interpolated to another size.
-    Resize(Resize),
+    Resize(Box<Resize>),
     /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
     /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
     /// the sources if all are half precision, else to single precision.
@@ -53,7 +53,7 @@ pub enum Op {
 /// Elements of source tensors, rearranged for the output and mapped to other values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gather {
-    /// The source tensors, at least one, all of the same type: a plain one, or MXFP4, whose blocks are the elements of moves.
+    /// The source tensors, at least one: of plain types, or all of one block type, whose blocks are the elements of moves.
     pub inputs: Vec<Input>,
     /// The rearrangement. The moves together fill the output.
     pub moves: Vec<Move>,
@@ -96,6 +96,13 @@ pub enum Inverse {
 }
 
 impl Gather {
+    /// The type of the moved elements: that of the sources, or single precision if sources have different types.
+    pub fn source_type(&self) -> GgmlType {
+        let mut types = self.inputs.iter().map(|input| input.ty);
+        let first = types.next().unwrap_or(GgmlType::F32);
+        if types.all(|ty| ty == first) { first } else { GgmlType::F32 }
+    }
+
     /// The extent to which [`Move::inverse`](crate::moves::Move::inverse) restores the sources. `n_elements` is the length of an input.
     pub fn inverse(&self, n_elements: impl Fn(&Input) -> u64) -> Inverse {
         let mut left: Vec<u64> = self.inputs.iter().map(n_elements).collect();
@@ -139,13 +146,13 @@ impl Op {
     pub fn value_type(&self) -> GgmlType {
         match self {
             Op::Copy(input) => input.ty,
-            Op::Gather(gather) => match gather.inputs.first().map_or(GgmlType::F32, |input| input.ty) {
+            Op::Gather(gather) => match gather.source_type() {
                 ty if gather.maps.is_empty() || ty == GgmlType::F16 => ty,
                 _ => GgmlType::F32,
             },
             Op::Narrow(_) => GgmlType::I32,
-            Op::Sum(sum) => match sum.parts.inputs.first() {
-                Some(Input { ty: GgmlType::F16, .. }) => GgmlType::F16,
+            Op::Sum(sum) => match sum.parts.source_type() {
+                GgmlType::F16 => GgmlType::F16,
                 _ => GgmlType::F32,
             },
             Op::Product(_) | Op::BatchNorm { .. } | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
@@ -158,8 +165,8 @@ impl Op {
 pub struct Input {
     /// The index in the [`Source`].
     pub index: usize,
-    /// The name.
-    pub name: String,
+    /// The name, for messages; empty if the source is a model in GGUF, which has it.
+    pub name: Box<str>,
     /// The type: the GGUF type with the same elements.
     pub ty: GgmlType,
 }
@@ -191,7 +198,7 @@ pub struct TensorPlan {
     /// Whether llama.cpp refuses to quantize the tensor to `ty` without an importance matrix.
     pub needs_importance: bool,
     /// The entry of the [`Importance`] that weights the errors of its columns; `None` for equal weights.
-    pub importance: Option<Vec<u8>>,
+    pub importance: Option<Box<[u8]>>,
     /// The origin of the data.
     pub op: Op,
     /// The place in the source.
@@ -238,8 +245,8 @@ impl TensorPlan {
         self.from.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
     }
 
-    fn info(&self) -> TensorInfo {
-        TensorInfo { name: self.name.clone(), shape: self.shape.clone(), ty: self.ty, offset: 0 }
+    fn as_new(&self) -> NewTensor<'_> {
+        NewTensor { name: &self.name, shape: &self.shape, ty: self.ty }
     }
 }
 
@@ -261,7 +268,7 @@ pub const MAX_PADDING: u64 = 256 << 20;
 pub struct Draft {
     /// The source file or directory, for messages.
     pub path: PathBuf,
-    /// The output's key-values and dialect. Its tensors are derived from `tensors`.
+    /// The output's key-values and dialect. It has no tensors: those of the output are `tensors`.
     pub head: Head,
     /// The output tensors in file order.
     pub tensors: Vec<TensorPlan>,
@@ -288,17 +295,15 @@ impl Draft {
     /// # Errors
     /// [`Error::Layout`] for a head or tensors that cannot be written, [`Error::TooManyShards`], and [`Error::Padding`] for a file with
     /// more padding than content and more than [`MAX_PADDING`] bytes of it.
-    pub fn lay_out(mut self) -> Result<Plan, Error> {
-        self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
-        Ok(Plan { files: self.files(&self.head)?, draft: self })
+    pub fn lay_out(self) -> Result<Plan, Error> {
+        Ok(Plan { files: self.files()?, draft: self })
     }
 
     /// Lays the output out as one file with the offsets of `layout`, which may have gaps.
     ///
     /// # Errors
     /// [`Error::OtherLayout`] if the layout is not one of these tensors.
-    pub fn lay_out_as(mut self, layout: Layout) -> Result<Plan, Error> {
-        self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
+    pub fn lay_out_as(self, layout: Layout) -> Result<Plan, Error> {
         let sizes = self.tensors.iter().map(TensorPlan::n_bytes);
         let is_whole = |(i, bytes)| {
             let range = layout.tensor_range(i);
@@ -319,11 +324,10 @@ impl Draft {
     /// # Errors
     /// As [`lay_out`](Draft::lay_out).
     pub fn lay_out_as_shards(mut self) -> Result<Plan, Error> {
-        self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
         for key in SPLIT_KEYS {
             self.head.remove(key);
         }
-        let files = self.split(&self.head, &[SPLIT_NO, SPLIT_TENSORS_COUNT, SPLIT_COUNT])?;
+        let files = self.split(&[SPLIT_NO, SPLIT_TENSORS_COUNT, SPLIT_COUNT])?;
         Ok(Plan { files, draft: Draft { is_split: true, is_vocab_only: false, ..self } })
     }
 
@@ -332,17 +336,15 @@ impl Draft {
     /// # Errors
     /// As [`lay_out`](Draft::lay_out).
     pub fn file_bytes(&self) -> Result<u64, Error> {
-        let head = Head { tensors: self.tensors.iter().map(TensorPlan::info).collect(), ..self.head.clone() };
-        Ok(self.files(&head)?.iter().map(|file| file.file_bytes).sum())
+        Ok(self.files()?.iter().map(|file| file.file_bytes).sum())
     }
 
-    /// The files for the head with all tensors.
-    fn files(&self, head: &Head) -> Result<Vec<FilePlan>, Error> {
+    fn files(&self) -> Result<Vec<FilePlan>, Error> {
         if self.is_split {
             let is_single = self.tensors.last().is_none_or(|last| last.file == 0);
-            return self.split(head, if is_single { &[] } else { &SPLIT_KEYS });
+            return self.split(if is_single { &[] } else { &SPLIT_KEYS });
         }
-        let mut file = self.file(head, 0..self.tensors.len())?;
+        let mut file = self.file(&self.head, 0..self.tensors.len())?;
         if self.is_vocab_only {
             file.file_bytes = file.layout.head_bytes();
         }
@@ -351,7 +353,7 @@ impl Draft {
 
     /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and `keys`, those of the split, come last, with
     /// llama.cpp's types.
-    fn split(&self, whole: &Head, keys: &[&str]) -> Result<Vec<FilePlan>, Error> {
+    fn split(&self, keys: &[&str]) -> Result<Vec<FilePlan>, Error> {
         let n_files = self.tensors.last().map_or(1, |last| last.file.saturating_add(1));
         let count = u16::try_from(n_files).map_err(|_| Error::TooManyShards { n_shards: n_files })?;
         let n_tensors = i32::try_from(self.tensors.len()).unwrap_or(i32::MAX);
@@ -360,9 +362,8 @@ impl Draft {
             let n = self.tensors.iter().skip(first).take_while(|t| t.file <= usize::from(no)).count();
             let tensors = first..first + n;
             first += n;
-            let kvs = if no == 0 { whole.kvs.clone() } else { Vec::new() };
-            let infos = whole.tensors.get(tensors.clone()).unwrap_or_default().to_vec();
-            let mut head = Head { dialect: whole.dialect, kvs, tensors: infos };
+            let kvs = if no == 0 { self.head.kvs.clone() } else { Vec::new() };
+            let mut head = Head { dialect: self.head.dialect, kvs, tensors: Vec::new() };
             for &key in keys {
                 match key {
                     SPLIT_NO => head.set(key, no),
@@ -377,9 +378,10 @@ impl Draft {
 
     /// The file for a head with some of the tensors.
     fn file(&self, head: &Head, tensors: Range<usize>) -> Result<FilePlan, Error> {
-        let layout = head.layout().map_err(|source| Error::Layout { path: self.path.clone(), source })?;
-        let data = self.tensors.get(tensors.clone()).unwrap_or_default().iter().map(TensorPlan::n_bytes);
-        let content = data.fold(layout.head_bytes(), u64::saturating_add);
+        let own = self.tensors.get(tensors.clone()).unwrap_or_default();
+        let layout = head.layout_with(own.iter().map(TensorPlan::as_new));
+        let layout = layout.map_err(|source| Error::Layout { path: self.path.clone(), source })?;
+        let content = own.iter().map(TensorPlan::n_bytes).fold(layout.head_bytes(), u64::saturating_add);
         let padding = layout.file_bytes().saturating_sub(content);
         if !self.is_vocab_only && padding > MAX_PADDING && padding > content {
             let (path, alignment) = (self.path.clone(), layout.alignment());
@@ -435,7 +437,7 @@ impl Plan {
         &self.draft.path
     }
 
-    /// The head of the output, as a single file.
+    /// The key-values and the dialect of the output, as a single file. It has no tensors: they are [`tensors`](Plan::tensors).
     pub fn head(&self) -> &Head {
         &self.draft.head
     }

@@ -6,12 +6,13 @@ use gguf_io::Room;
 
 use crate::chunk::Lane;
 use crate::error::Error;
-use crate::execute::Run;
+use crate::execute::{Overflow, Part, Run};
 use crate::options::{RunOptions, RunSummary};
-use crate::plan::Plan;
-use crate::progress::Progress;
+use crate::plan::{Plan, TensorPlan};
+use crate::progress::{Event, Progress};
 use crate::report::Errors;
-use crate::write::{self, Files, write_files};
+use crate::sink::{NewOutput, Sink};
+use crate::write::Files;
 
 impl Plan {
     /// Reads, transforms and writes everything, to the [files](Plan::output_paths) for `out`.
@@ -24,10 +25,26 @@ impl Plan {
         options: &RunOptions,
         progress: &dyn Progress,
     ) -> Result<RunSummary, Error> {
-        let mut summaries = run_all(&[(self, out.as_ref())], options, progress)?;
-        // One plan, one summary.
-        Ok(summaries.pop().unwrap_or(RunSummary { paths: Vec::new(), overflows: Vec::new(), report: None }))
+        Ok(only(run_all(&[(self, out.as_ref())], options, progress)?))
     }
+
+    /// As [`run`](Plan::run), to a [`Sink`]: memory, or a type of the caller. The options for files have no effect on it.
+    ///
+    /// # Errors
+    /// [`Error`]. The outputs are [aborted](Sink::abort) then.
+    pub fn run_to(
+        &self,
+        sink: &mut dyn Sink,
+        options: &RunOptions,
+        progress: &dyn Progress,
+    ) -> Result<RunSummary, Error> {
+        Ok(only(run_all_to(&[self], sink, options, progress)?))
+    }
+}
+
+/// The summary of a run of one plan.
+fn only(mut summaries: Vec<RunSummary>) -> RunSummary {
+    summaries.pop().unwrap_or(RunSummary { paths: Vec::new(), overflows: Vec::new(), report: None })
 }
 
 /// Runs several plans over one source: each part of a tensor is read and decoded once, then encoded and written for each plan. The files
@@ -38,30 +55,96 @@ impl Plan {
 ///
 /// # Errors
 /// [`Error::Apart`] for other plans; otherwise as [`Plan::run`].
-pub fn run_all<'a>(
-    plans: &[(&'a Plan, &Path)],
+pub fn run_all(
+    plans: &[(&Plan, &Path)],
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<RunSummary>, Error> {
-    let Some((first, _)) = plans.first() else { return Ok(Vec::new()) };
-    let lane = |(plan, _): &(&'a Plan, &Path)| {
+    let mut files = Files::new(plans, options);
+    let alone: Vec<&Plan> = plans.iter().map(|(plan, _)| *plan).collect();
+    let summaries = run_all_to(&alone, &mut files, options, progress)?;
+    let named =
+        |((plan, out), summary): (&(&Plan, &Path), RunSummary)| RunSummary { paths: plan.output_paths(out), ..summary };
+    Ok(plans.iter().zip(summaries).map(named).collect())
+}
+
+/// As [`run_all`], to one [`Sink`], which gets the outputs of all plans in order.
+///
+/// # Errors
+/// [`Error::Apart`] for plans of different sources; otherwise as [`Plan::run_to`].
+pub fn run_all_to(
+    plans: &[&Plan],
+    sink: &mut dyn Sink,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<RunSummary>, Error> {
+    let Some(first) = plans.first() else { return Ok(Vec::new()) };
+    let lanes = plans.iter().map(|plan| {
         Lane::beside(&first.draft, &plan.draft).ok_or_else(|| Error::Apart { path: plan.draft.path.clone() })
-    };
-    let lanes = plans.iter().map(lane).collect::<Result<Vec<_>, Error>>()?;
+    });
+    let lanes = lanes.collect::<Result<Vec<_>, Error>>()?;
     let errors: Vec<Errors> = match options.measure {
         true => lanes.iter().map(|_| Errors::default()).collect(),
         false => Vec::new(),
     };
     let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };
-    let files: Vec<Files<'_>> = plans.iter().map(|(plan, out)| Files::new(plan, out, options)).collect();
-    let overflows = write_files(&files, &run, options, progress)?;
+    let overflows = write_outputs(plans, &run, sink, progress)?;
     let mut errors = errors.into_iter();
-    let summaries = plans.iter().zip(files).zip(overflows).map(|(((plan, _), files), overflows)| RunSummary {
-        paths: files.paths,
+    let summaries = plans.iter().zip(overflows).map(|(plan, overflows)| RunSummary {
+        paths: Vec::new(),
         overflows,
         report: errors.next().map(|errors| errors.into_report(plan.tensors())),
     });
     Ok(summaries.collect())
+}
+
+/// Writes the outputs of each plan, with consecutive tensors. None is completed before the data of all is written.
+fn write_outputs(
+    plans: &[&Plan],
+    run: &Run<'_>,
+    sink: &mut dyn Sink,
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<Overflow>>, Error> {
+    let mut outputs: Vec<NewOutput<'_>> = Vec::new();
+    let mut parts: Vec<Vec<Part<'_>>> = Vec::new();
+    for (number, plan) in plans.iter().enumerate() {
+        let first = outputs.len();
+        let new = |(output, file)| NewOutput { run, draft: &plan.draft, file, plan: number, output };
+        outputs.extend((first..).zip(&plan.files).map(new));
+        parts.push((first..).zip(&plan.files).map(|(output, plan)| Part { plan, output }).collect());
+    }
+    sink.create(&outputs, progress)?;
+    let n_tensors = run.lanes.first().map_or(0, |lane| lane.draft.tensors.len());
+    let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes).sum();
+    progress.event(Event::Started { n_tensors, bytes });
+    let written = fill(&parts, run, sink, progress).and_then(|overflows| {
+        sink.commit(progress)?;
+        Ok(overflows)
+    });
+    match written {
+        Ok(overflows) => {
+            progress.event(Event::Finished);
+            Ok(overflows)
+        }
+        Err(why) => Err(sink.abort(why)),
+    }
+}
+
+/// Executes the run, and makes all data durable.
+fn fill(
+    parts: &[Vec<Part<'_>>],
+    run: &Run<'_>,
+    sink: &dyn Sink,
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<Overflow>>, Error> {
+    let overflows = run.execute(parts, sink, progress)?;
+    progress.event(Event::Written);
+    sink.flush()?;
+    progress.event(Event::Synced);
+    for lane in run.lanes {
+        lane.draft.source.check_unchanged()?;
+    }
+    Ok(overflows)
 }
 
 /// Checks the paths of the outputs as [`run_all`] does before its work, and creates nothing.
@@ -69,8 +152,7 @@ pub fn run_all<'a>(
 /// # Errors
 /// If two outputs have the same path, an output would replace an input, an output exists and may not be replaced, or its folder is missing.
 pub fn check_outputs(plans: &[(&Plan, &Path)], options: &RunOptions) -> Result<(), Error> {
-    let files: Vec<Files<'_>> = plans.iter().map(|(plan, out)| Files::new(plan, out, options)).collect();
-    write::check_outputs(&files, options)
+    Files::new(plans, options).check()
 }
 
 /// The room on the disks of the outputs, and how much of it they take; see [`gguf_io::rooms`]. A run checks it before its work.

@@ -1,4 +1,4 @@
-//! Scans tensor data for NaN and infinity.
+//! Scans tensor data for NaN, infinity and repeated bytes.
 //!
 //! As in a conversion, several threads read pieces of a few MiB, so memory does not grow with the model.
 
@@ -12,6 +12,12 @@ use gguf_io::ModelFile;
 use crate::error::Error;
 use crate::progress::{Event, Progress};
 use crate::workers;
+
+mod repeats;
+
+pub use repeats::{Repeats, Runs};
+
+use repeats::{Layout, Piece};
 
 /// Approximate number of bytes to read at once.
 const PIECE: u64 = 4 << 20;
@@ -30,9 +36,11 @@ pub struct TensorScan<'a> {
     pub bytes: u64,
     /// The result, or the reason why the data cannot be scanned.
     pub result: Result<DataScan, NotScannable>,
+    /// Repeated bytes.
+    pub repeats: Repeats,
 }
 
-/// Searches for NaN and infinity in the data of all tensors of the files, in numbers and block scales. Data shared by several tensors is
+/// Searches for NaN and infinity in the data of all tensors of the files, in numbers and block scales, and for repeated bytes. Data shared by several tensors is
 /// scanned once; data outside of the file is skipped.
 ///
 /// # Errors
@@ -49,7 +57,8 @@ pub fn scan_tensors<'a>(
             let Ok(range) = file.gguf().tensor_range(&tensor) else { continue };
             if range.end <= file.file_bytes() && ranges.insert((range.start, range.end, tensor.ty)) {
                 let (start, bytes) = (range.start, range.end - range.start);
-                scans.push(TensorScan { file: of, tensor, start, bytes, result: Ok(DataScan::default()) });
+                let (result, repeats) = (Ok(DataScan::default()), Repeats::default());
+                scans.push(TensorScan { file: of, tensor, start, bytes, result, repeats });
             }
         }
     }
@@ -58,10 +67,11 @@ pub fn scan_tensors<'a>(
 
     let pieces = scans.iter().enumerate().flat_map(|(i, scan)| {
         // Whole blocks only.
-        let step = (PIECE / block_bytes(scan)).max(1) * block_bytes(scan);
+        let block_bytes = Layout::of(&scan.tensor).block_bytes;
+        let step = (PIECE / block_bytes).max(1) * block_bytes;
         (0..scan.bytes.div_ceil(step)).map(move |n| (i, n * step, step.min(scan.bytes - n * step)))
     });
-    let found = Mutex::new(BTreeMap::new());
+    let found: Mutex<BTreeMap<usize, Found>> = Mutex::default();
     workers::for_each(threads, pieces, progress, Vec::new, |buffer, (i, from, bytes)| {
         let Some((scan, file)) = scans.get(i).and_then(|scan| Some((scan, files.get(scan.file)?))) else {
             return Ok(());
@@ -72,31 +82,35 @@ pub fn scan_tensors<'a>(
         buffer.resize(usize::try_from(bytes).unwrap_or(0), 0);
         file.read_at(scan.start.saturating_add(from), buffer).map_err(Error::input)?;
         let order = file.gguf().dialect().order;
-        let result = scan_data(scan.tensor.ty, order, buffer, from / block_bytes(scan));
-        add(found.lock().unwrap_or_else(PoisonError::into_inner).entry(i), result);
+        let layout = Layout::of(&scan.tensor);
+        let result = scan_data(scan.tensor.ty, order, buffer, from / layout.block_bytes);
+        let piece = repeats::search(layout, from, buffer);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sum, pieces) = found.entry(i).or_insert_with(|| (Ok(DataScan::default()), Vec::new()));
+        add(sum, result);
+        pieces.push(piece);
+        drop(found);
         progress.event(Event::Advanced { bytes });
         Ok::<_, Error>(())
     })?;
-    for (i, result) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for (i, (result, pieces)) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
         if let Some(scan) = scans.get_mut(i) {
             scan.result = result;
+            scan.repeats = repeats::join(Layout::of(&scan.tensor), pieces);
         }
     }
     progress.event(Event::Finished);
     Ok(scans)
 }
 
-type Found<'m> = std::collections::btree_map::Entry<'m, usize, Result<DataScan, NotScannable>>;
+/// The results of the pieces of one tensor.
+type Found = (Result<DataScan, NotScannable>, Vec<Piece>);
 
 /// Joins the results of pieces of one tensor.
-fn add(entry: Found<'_>, result: Result<DataScan, NotScannable>) {
-    match (entry.or_insert_with(|| Ok(DataScan::default())), result) {
+fn add(sum: &mut Result<DataScan, NotScannable>, result: Result<DataScan, NotScannable>) {
+    match (sum, result) {
         (Ok(sum), Ok(more)) => sum.add(more),
-        (entry, Err(why)) => *entry = Err(why),
-        (Err(_), Ok(_)) => {}
+        (sum @ Ok(_), Err(why)) => *sum = Err(why),
+        (Err(_), _) => {}
     }
-}
-
-fn block_bytes(scan: &TensorScan<'_>) -> u64 {
-    scan.tensor.ty.info().map_or(1, |info| u64::from(info.block_bytes).max(1))
 }

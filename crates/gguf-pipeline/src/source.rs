@@ -1,10 +1,12 @@
 //! Sources of tensor data.
 
 use std::fmt;
+use std::ops::Range;
 
 use gguf_io::ModelFile;
 
 use crate::error::Error;
+use crate::reads::SourceRead;
 
 /// Tensors that can be read at any position, from many threads at once.
 pub trait Source: Send + Sync + fmt::Debug {
@@ -18,6 +20,25 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// nor byte order is then copied between files.
     fn stored(&self, _index: usize) -> Option<Stored<'_>> {
         None
+    }
+
+    /// The reads of files that [`read`](Source::read) makes for the bytes `range` of tensor `index`, in order; see
+    /// [`Plan::reads`](crate::Plan::reads). By default, that of a tensor that is [stored](Source::stored) in a GGUF file, and none otherwise.
+    fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {
+        let read = |stored: Stored<'_>| {
+            let at = |offset: u64| stored.file.start().saturating_add(stored.start).saturating_add(offset);
+            SourceRead::new(stored.file.path(), at(range.start)..at(range.end))
+        };
+        self.stored(index).map(read).into_iter().collect()
+    }
+
+    /// Checks that the data is still that from when the source was opened. A run calls this before it gives its files their names. By
+    /// default, nothing is checked.
+    ///
+    /// # Errors
+    /// [`gguf_io::Error::Changed`] as the [cause](Error::Input), and errors of the system.
+    fn check_unchanged(&self) -> Result<(), Error> {
+        Ok(())
     }
 }
 

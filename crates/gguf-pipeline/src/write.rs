@@ -1,167 +1,242 @@
-//! Files written by runs: one, or several of one group.
+//! The sink of files: one, or several of one group. They are temporary until all of them are complete, and can be resumed.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gguf_io::Output;
 
 use crate::error::Error;
-use crate::execute::{Overflow, Part, Run};
-use crate::journal::{Identity, Journal, group_of};
+use crate::execute::resize;
+use crate::journal::{Finished, Identity, Journal, group_of};
 use crate::options::RunOptions;
-use crate::plan::{Draft, FilePlan, Plan, TensorPlan};
+use crate::plan::Plan;
 use crate::progress::{Event, Progress};
+use crate::sink::{Kept, NewOutput, Piece, Sink};
+use crate::source::Stored;
 
-/// A file to write.
-#[derive(Clone, Copy)]
-struct NewFile<'a> {
-    /// The path.
-    path: &'a Path,
-    /// The contents of the file.
-    plan: &'a FilePlan,
-    /// Index of its plan.
-    number: usize,
-    /// The draft of its plan.
-    draft: &'a Draft,
-    /// The real paths of the input files, which must not be replaced.
-    inputs: &'a [PathBuf],
-    /// The tensors in the file.
-    tensors: &'a [TensorPlan],
-}
-
-/// How files are written.
-#[derive(Clone, Copy)]
-struct Writing<'a> {
-    run: &'a Run<'a>,
-    /// The hash of all files of the run.
-    group: &'a str,
+/// The files of a run. No file is renamed before the data of all is on the disk, and none keeps its final name if another cannot get one.
+pub(crate) struct Files {
+    /// The paths of the outputs.
+    paths: Vec<PathBuf>,
+    /// For each plan, the real paths of files that must not be replaced.
+    inputs: Vec<Vec<PathBuf>>,
     /// Replaces an existing file.
     force: bool,
     /// Keeps finished work if the run is interrupted, and continues an interrupted run.
     resume: bool,
+    /// The open outputs.
+    begun: Vec<Begun>,
 }
 
-/// The files of a plan, and their paths.
-pub(crate) struct Files<'a> {
-    plan: &'a Plan,
-    /// The paths of the files.
-    pub(crate) paths: Vec<PathBuf>,
-    /// The real paths of files that must not be replaced.
-    inputs: Vec<PathBuf>,
-}
-
-impl<'a> Files<'a> {
-    /// The files of `plan` for the output path `out`.
-    pub(crate) fn new(plan: &'a Plan, out: &Path, options: &RunOptions) -> Files<'a> {
-        let inputs = plan.draft.inputs.iter().chain(&options.protect).cloned().collect();
-        Files { plan, paths: plan.output_paths(out), inputs }
-    }
-}
-
-/// The files of all plans, in order.
-fn new_files<'a>(outputs: &'a [Files<'_>]) -> Vec<NewFile<'a>> {
-    let mut files = Vec::new();
-    for (number, Files { plan, paths, inputs }) in outputs.iter().enumerate() {
-        let draft = &plan.draft;
-        for (plan, path) in plan.files.iter().zip(paths) {
-            let tensors = draft.tensors.get(plan.tensors()).unwrap_or_default();
-            files.push(NewFile { path, plan, number, draft, inputs, tensors });
+impl Files {
+    /// The files of plans, for their output paths.
+    pub(crate) fn new(plans: &[(&Plan, &Path)], options: &RunOptions) -> Files {
+        let inputs = |(plan, _): &(&Plan, &Path)| plan.draft.inputs.iter().chain(&options.protect).cloned().collect();
+        Files {
+            paths: plans.iter().flat_map(|(plan, out)| plan.output_paths(out)).collect(),
+            inputs: plans.iter().map(inputs).collect(),
+            force: options.force,
+            resume: options.resume,
+            begun: Vec::new(),
         }
     }
-    files
-}
 
-/// Checks that all outputs have separate paths, replace no input, and may be written.
-pub(crate) fn check_outputs(outputs: &[Files<'_>], options: &RunOptions) -> Result<(), Error> {
-    check(&new_files(outputs), options)
-}
-
-fn check(files: &[NewFile<'_>], options: &RunOptions) -> Result<(), Error> {
-    if let Some(path) = same_path(files) {
-        return Err(Error::SameOutput { path: path.to_owned() });
-    }
-    for file in files {
-        let sides = options.resume.then(|| [Journal::path_for(file.path), Output::partial_path(file.path)]);
-        for path in sides.iter().flatten().map(PathBuf::as_path).chain([file.path]) {
-            let is_input = |real: PathBuf| files.iter().any(|file| file.inputs.contains(&real));
-            if path.canonicalize().is_ok_and(is_input) {
-                return Err(Error::OverwritesInput { path: path.to_owned() });
+    /// Checks that all outputs have separate paths, replace no input, and may be written.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(path) = same_path(&self.paths) {
+            return Err(Error::SameOutput { path: path.to_owned() });
+        }
+        for path in &self.paths {
+            let sides = self.resume.then(|| [Journal::path_for(path), Output::partial_path(path)]);
+            for path in sides.iter().flatten().map(PathBuf::as_path).chain([path.as_path()]) {
+                let is_input = |real: PathBuf| self.inputs.iter().any(|inputs| inputs.contains(&real));
+                if path.canonicalize().is_ok_and(is_input) {
+                    return Err(Error::OverwritesInput { path: path.to_owned() });
+                }
             }
         }
-    }
-    // Journals are removed when all files have their names, that of the first at the end: a file without one is complete if the first is,
-    // and there is no partial file.
-    let may_be_done = |file: &NewFile<'_>| options.resume && Journal::may_be_done(file.path);
-    let first_may_be_done = files.first().is_some_and(may_be_done);
-    for file in files {
-        let is_there = may_be_done(file) || first_may_be_done && is_lone(file.path);
-        if !is_there {
-            Output::may_write(file.path, options.force)?;
+        // Journals are removed when all files have their names, that of the first at the end: a file without one is complete if the first
+        // is, and there is no partial file.
+        let may_be_done = |path: &PathBuf| self.resume && Journal::may_be_done(path);
+        let first_may_be_done = self.paths.first().is_some_and(may_be_done);
+        for path in &self.paths {
+            let is_there = may_be_done(path) || first_may_be_done && is_lone(path);
+            if !is_there {
+                Output::may_write(path, self.force)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Writes the files of each plan of a run, with consecutive tensors. No file is renamed before the data of all is on the disk.
-pub(crate) fn write_files(
-    outputs: &[Files<'_>],
-    run: &Run<'_>,
-    options: &RunOptions,
-    progress: &dyn Progress,
-) -> Result<Vec<Vec<Overflow>>, Error> {
-    let files = new_files(outputs);
-    let files = files.as_slice();
-    check(files, options)?;
-    let group = group_of(files.iter().map(|file| (file.path, file.plan)));
-    let how = Writing { run, group: &group, force: options.force, resume: options.resume };
-    let mut begun: Vec<Begun> = Vec::new();
-    for file in files {
-        let is_first_done = begun.first().is_some_and(Begun::is_whole_group);
-        match begin(file, how, is_first_done, progress) {
-            Ok(new) => begun.push(new),
+    /// Opens an output, sets its length and writes its head; or finds the state left by an earlier run.
+    fn begin(&self, file: &NewOutput<'_>, path: &Path, group: &str, progress: &dyn Progress) -> Result<Begun, Error> {
+        if self.begun.first().is_some_and(Begun::is_whole_group) && is_lone(path) {
+            let output = Output::finished(path)?;
+            if has_frame(file, &output) {
+                return Ok(Begun { output, journal: None });
+            }
+        }
+        let begun = match self.resume {
+            true => {
+                let inputs = self.inputs.get(file.plan).map(Vec::as_slice).unwrap_or_default();
+                let identity = Identity::of(file.file, file.draft, inputs, group)?;
+                let mut journal = Journal::open(path, self.force, &identity)?;
+                if journal.has_output() {
+                    let output = Output::finished(path)?;
+                    if has_frame(file, &output) && has_all(file, &output, &journal)? {
+                        return Ok(Begun { output, journal: Some(journal) });
+                    }
+                    drop(output);
+                    journal.give_up_output(path, self.force, &identity)?;
+                }
+                match Output::reopen(path, self.force) {
+                    Ok(output) => Begun { output, journal: Some(journal) },
+                    Err(e) => {
+                        if !journal.is_resumed() {
+                            journal.remove();
+                        }
+                        return Err(e.into());
+                    }
+                }
+            }
+            false => Begun { output: Output::create(path, self.force)?, journal: None },
+        };
+        progress.event(Event::Opened { path });
+        let filled = begun.output.set_len(file.n_bytes()).and_then(|()| {
+            begun.output.write_at(0, file.head())?;
+            match begun.journal.as_ref().is_some_and(Journal::has_partial) {
+                true => clear_padding(file, &begun.output),
+                false => Ok(()),
+            }
+        });
+        match filled {
+            Ok(()) => Ok(begun),
+            Err(e) if begun.is_resumed() => Err(self.keep(e.into(), path, 0)),
+            // Nothing is written yet.
             Err(e) => {
-                // Nothing was written in this run. The work of an earlier one is kept.
-                discard(begun.into_iter().filter(|new| !new.is_resumed()));
-                return Err(e);
+                discard([begun]);
+                Err(e.into())
             }
         }
-    }
-    // Each file was checked separately.
-    let sizes = begun.iter().zip(files).map(|(new, file)| (&new.output, file.plan.file_bytes()));
-    if let Err(e) = gguf_io::check_room(sizes.filter(|(output, _)| !output.is_finished())) {
-        if begun.iter().any(Begun::is_resumed) {
-            return Err(keep(e.into(), files, how));
-        }
-        discard(begun);
-        return Err(e.into());
-    }
-    let n_tensors = run.lanes.first().map_or(0, |lane| lane.draft.tensors.len());
-    let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes).sum();
-    progress.event(Event::Started { n_tensors, bytes });
-    for _ in begun.iter().filter(|new| new.journal.as_ref().is_some_and(Journal::is_unusable)) {
-        progress.event(Event::Unusable);
     }
 
-    match fill(files, how, &begun, progress) {
-        Ok(overflows) => {
-            let mut journals = Vec::new();
-            for (i, (file, new)) in files.iter().zip(begun).enumerate() {
-                journals.extend(new.journal);
-                let rest = files.get(i..).unwrap_or_default();
-                new.output.commit().map_err(|e| keep(e.into(), rest, how))?;
-                progress.event(Event::Named { path: file.path });
-            }
-            for journal in journals.into_iter().rev() {
-                journal.remove();
-            }
-            progress.event(Event::Finished);
-            Ok(overflows)
+    /// The error, with the files kept for resuming if requested: those of the output `first`, and of `n_others`.
+    fn keep(&self, why: Error, first: &Path, n_others: usize) -> Error {
+        match self.resume {
+            true => Error::Kept {
+                why: Box::new(why),
+                partial: Output::partial_path(first),
+                journal: Journal::path_for(first),
+                n_others,
+            },
+            false => why,
         }
-        Err(e) if e.recurs() => {
-            discard(begun);
-            Err(e)
+    }
+
+    /// As [`keep`](Files::keep), for all outputs.
+    fn keep_all(&self, why: Error) -> Error {
+        match self.paths.as_slice() {
+            [first, others @ ..] => self.keep(why, first, others.len()),
+            [] => why,
         }
-        Err(e) => Err(keep(e, files, how)),
+    }
+
+    /// The open file with that index.
+    fn begun(&self, output: usize) -> Result<&Begun, Error> {
+        let missing = || Error::io("write", Path::new(""), std::io::ErrorKind::NotFound.into());
+        self.begun.get(output).ok_or_else(missing)
+    }
+}
+
+impl Sink for Files {
+    fn create(&mut self, outputs: &[NewOutput<'_>], progress: &dyn Progress) -> Result<(), Error> {
+        self.check()?;
+        let paths = self.paths.clone();
+        let files = || outputs.iter().zip(&paths);
+        let group = group_of(files().map(|(file, path)| (path.as_path(), file.file)));
+        for (file, path) in files() {
+            match self.begin(file, path, &group, progress) {
+                Ok(new) => self.begun.push(new),
+                Err(e) => {
+                    // Nothing was written in this run. The work of an earlier one is kept.
+                    discard(self.begun.drain(..).filter(|new| !new.is_resumed()));
+                    return Err(e);
+                }
+            }
+        }
+        // Each file was checked separately.
+        let sizes = self.begun.iter().zip(outputs).map(|(new, file)| (&new.output, file.n_bytes()));
+        if let Err(e) = gguf_io::check_room(sizes.filter(|(output, _)| !output.is_finished())) {
+            if self.begun.iter().any(Begun::is_resumed) {
+                self.begun.clear();
+                return Err(self.keep_all(e.into()));
+            }
+            discard(self.begun.drain(..));
+            return Err(e.into());
+        }
+        for _ in self.begun.iter().filter(|new| new.journal.as_ref().is_some_and(Journal::is_unusable)) {
+            progress.event(Event::Unusable);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, output: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.begun(output)?.output.write_at(offset, bytes)?)
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.begun.iter().try_for_each(|Begun { output, .. }| Ok(output.sync()?))
+    }
+
+    fn commit(&mut self, progress: &dyn Progress) -> Result<(), Error> {
+        let (outputs, journals): (Vec<_>, Vec<_>) = self.begun.drain(..).map(|new| (new.output, new.journal)).unzip();
+        gguf_io::commit_all(outputs, &mut |path| progress.event(Event::Named { path }))?;
+        for journal in journals.into_iter().flatten().rev() {
+            journal.remove();
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, why: Error) -> Error {
+        if why.recurs() {
+            discard(self.begun.drain(..));
+            return why;
+        }
+        // Files with temporary names are removed, others are kept.
+        self.begun.clear();
+        self.keep_all(why)
+    }
+
+    fn kept(&self, piece: &Piece<'_>, buffer: &mut Vec<u8>) -> Result<Kept, Error> {
+        let Begun { output, journal } = self.begun(piece.output)?;
+        let record = journal.as_ref().and_then(|journal| record(journal, piece));
+        let overflows = record.map_or(0, |(finished, _)| finished.overflows);
+        Ok(match record {
+            // A file with its final name was verified before the run.
+            _ if output.is_finished() => Kept::Whole { overflows },
+            Some(record) if is_right(output, record, piece, buffer)? => Kept::Whole { overflows },
+            Some(_) => Kept::Damaged,
+            None if journal.as_ref().is_some_and(Journal::is_resumed) => Kept::Missing,
+            None => Kept::Nothing,
+        })
+    }
+
+    fn written(&self, piece: &Piece<'_>, bytes: &[u8], overflows: u64) -> Result<(), Error> {
+        let Some(journal) = &self.begun(piece.output)?.journal else { return Ok(()) };
+        let Piece { index, first, n_elements, .. } = *piece;
+        journal.add(Finished { tensor: index, first, n_elements, overflows }, bytes)
+    }
+
+    fn copy(&self, piece: &Piece<'_>, from: &Stored<'_>, range: Range<u64>) -> Result<bool, Error> {
+        let Begun { output, journal } = self.begun(piece.output)?;
+        // A journal needs the bytes in memory.
+        if journal.is_some() {
+            return Ok(false);
+        }
+        let copied = from.file.copy_to(range, output, piece.offset);
+        copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })?;
+        Ok(true)
     }
 }
 
@@ -189,56 +264,36 @@ impl Begun {
     }
 }
 
-/// Opens an output, sets its length and writes its head; or finds the state left by an earlier run.
-fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &dyn Progress) -> Result<Begun, Error> {
-    if is_first_done && is_lone(file.path) {
-        let output = Output::finished(file.path)?;
-        if has_frame(file, &output) {
-            return Ok(Begun { output, journal: None });
+/// The journal's record of a piece.
+fn record<'a>(journal: &'a Journal, piece: &Piece<'_>) -> Option<&'a (Finished, u128)> {
+    journal.finished(piece.index, piece.first, piece.n_elements)
+}
+
+/// Whether the bytes in the file match the record. Unreadable bytes do not match.
+fn is_right(
+    output: &Output,
+    record: &(Finished, u128),
+    piece: &Piece<'_>,
+    buffer: &mut Vec<u8>,
+) -> Result<bool, Error> {
+    resize(buffer, piece.n_bytes, piece.tensor)?;
+    Ok(output.read_at(piece.offset, buffer).is_ok() && Journal::verify(record, buffer))
+}
+
+/// Whether a file contains all data recorded in its journal.
+///
+/// # Errors
+/// If there is no memory for a piece.
+fn has_all(file: &NewOutput<'_>, output: &Output, journal: &Journal) -> Result<bool, Error> {
+    let mut buffer = Vec::new();
+    for piece in file.pieces() {
+        let piece = piece?;
+        let Some(record) = record(journal, &piece) else { return Ok(false) };
+        if !is_right(output, record, &piece, &mut buffer)? {
+            return Ok(false);
         }
     }
-    let begun = match how.resume {
-        true => {
-            let identity = Identity::of(file.plan, file.draft, file.inputs, how.group)?;
-            let mut journal = Journal::open(file.path, how.force, &identity)?;
-            if journal.has_output() {
-                let output = Output::finished(file.path)?;
-                let part = Part { plan: file.plan, output: &output, journal: Some(&journal) };
-                if has_frame(file, &output) && how.run.is_done(file.number, part)? {
-                    return Ok(Begun { output, journal: Some(journal) });
-                }
-                drop(output);
-                journal.give_up_output(file.path, how.force, &identity)?;
-            }
-            match Output::reopen(file.path, how.force) {
-                Ok(output) => Begun { output, journal: Some(journal) },
-                Err(e) => {
-                    if !journal.is_resumed() {
-                        journal.remove();
-                    }
-                    return Err(e.into());
-                }
-            }
-        }
-        false => Begun { output: Output::create(file.path, how.force)?, journal: None },
-    };
-    progress.event(Event::Opened { path: file.path });
-    let filled = begun.output.set_len(file.plan.file_bytes()).and_then(|()| {
-        begun.output.write_at(0, file.plan.head())?;
-        match begun.journal.as_ref().is_some_and(Journal::has_partial) {
-            true => clear_padding(file, &begun.output),
-            false => Ok(()),
-        }
-    });
-    match filled {
-        Ok(()) => Ok(begun),
-        Err(e) if begun.is_resumed() => Err(keep(e.into(), std::slice::from_ref(file), how)),
-        // Nothing is written yet.
-        Err(e) => {
-            discard([begun]);
-            Err(e.into())
-        }
-    }
+    Ok(true)
 }
 
 /// Removes unfinished output, but no file under its final name.
@@ -252,17 +307,17 @@ fn discard(begun: impl IntoIterator<Item = Begun>) {
 }
 
 /// The gaps after the head and after each tensor: their offsets and lengths.
-fn padding(file: &NewFile<'_>) -> Vec<(u64, u64)> {
-    let starts = || file.plan.tensors().filter_map(|index| file.plan.start_of(index));
-    let ends = starts().zip(file.tensors).map(|(start, tensor)| start + tensor.n_bytes());
-    let ends = [file.plan.head().len() as u64].into_iter().chain(ends);
-    let nexts = starts().chain([file.plan.file_bytes()]);
+fn padding(file: &NewOutput<'_>) -> Vec<(u64, u64)> {
+    let starts = || file.file.tensors().filter_map(|index| file.file.start_of(index));
+    let ends = starts().zip(file.tensors()).map(|(start, tensor)| start + tensor.n_bytes());
+    let ends = [file.head().len() as u64].into_iter().chain(ends);
+    let nexts = starts().chain([file.n_bytes()]);
     let gap = |(end, next): (u64, u64)| Some((end, next.checked_sub(end).filter(|len| *len > 0)?));
     ends.zip(nexts).filter_map(gap).collect()
 }
 
 /// Writes zeros between tensors, as in a new file: chunks do not cover these bytes, so no other check would notice.
-fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
+fn clear_padding(file: &NewOutput<'_>, output: &Output) -> Result<(), gguf_io::Error> {
     let mut buffer = vec![0; PIECE];
     for (start, len) in padding(file).into_iter().flat_map(pieces) {
         let piece = buffer.get_mut(..len).unwrap_or_default();
@@ -286,15 +341,15 @@ fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
 }
 
 /// Whether a file has the right length and head, and zeros between its tensors. An unreadable file does not.
-fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
+fn has_frame(file: &NewOutput<'_>, output: &Output) -> bool {
     let mut buffer = vec![0; PIECE];
     let mut holds = |start, expected: &[u8]| {
         let found = buffer.get_mut(..expected.len()).unwrap_or_default();
         output.read_at(start, found).is_ok() && found == expected
     };
     let zeros = [0; PIECE];
-    let head = (0..).step_by(PIECE).zip(file.plan.head().chunks(PIECE));
-    output.file().metadata().is_ok_and(|there| there.len() == file.plan.file_bytes())
+    let head = (0..).step_by(PIECE).zip(file.head().chunks(PIECE));
+    output.file().metadata().is_ok_and(|there| there.len() == file.n_bytes())
         && head.into_iter().all(|(start, piece)| holds(start, piece))
         && padding(file)
             .into_iter()
@@ -303,47 +358,12 @@ fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
 }
 
 /// A path shared by two files, as far as can be determined before they exist: by the real path of the directory.
-fn same_path<'a>(files: &[NewFile<'a>]) -> Option<&'a Path> {
+fn same_path(paths: &[PathBuf]) -> Option<&Path> {
     let mut seen = BTreeSet::new();
     let real = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         path.file_name().map_or(folder.clone(), |name| folder.join(name))
     };
-    files.iter().map(|file| file.path).find(|path| !seen.insert(real(path)))
-}
-
-/// Executes the run, and syncs all data.
-fn fill(
-    files: &[NewFile<'_>],
-    how: Writing<'_>,
-    begun: &[Begun],
-    progress: &dyn Progress,
-) -> Result<Vec<Vec<Overflow>>, Error> {
-    let mut parts: Vec<Vec<Part<'_>>> = how.run.lanes.iter().map(|_| Vec::new()).collect();
-    for (file, Begun { output, journal }) in files.iter().zip(begun) {
-        if let Some(parts) = parts.get_mut(file.number) {
-            parts.push(Part { plan: file.plan, output, journal: journal.as_ref() });
-        }
-    }
-    let overflows = how.run.execute(&parts, progress)?;
-    progress.event(Event::Written);
-    for Begun { output, .. } in begun {
-        output.sync()?;
-    }
-    progress.event(Event::Synced);
-    Ok(overflows)
-}
-
-/// The error, with the files kept for resuming if requested.
-fn keep(why: Error, files: &[NewFile<'_>], how: Writing<'_>) -> Error {
-    match files {
-        [first, others @ ..] if how.resume => Error::Kept {
-            why: Box::new(why),
-            partial: Output::partial_path(first.path),
-            journal: Journal::path_for(first.path),
-            n_others: others.len(),
-        },
-        _ => why,
-    }
+    paths.iter().map(PathBuf::as_path).find(|path| !seen.insert(real(path)))
 }

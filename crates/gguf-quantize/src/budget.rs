@@ -23,6 +23,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gguf_format::GgmlType;
 use gguf_format::keys::{FILE_TYPES, FileType};
+use gguf_format::sort::CompactSort as _;
 use gguf_pipeline::plan::TensorPlan;
 use gguf_pipeline::{Cancelled, Error as Failure, Event, Progress, workers};
 use gguf_quants::Rows;
@@ -202,7 +203,7 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
         if asked.is_none() && !types.contains(&tensor.ty) {
             types.push(tensor.ty);
         }
-        types.sort_by_key(|ty| ty.0);
+        types.compact_sort_by_key(|ty| ty.0);
         types.dedup();
         if types.is_empty() {
             let (path, tensor) = (path.clone(), tensor.shown());

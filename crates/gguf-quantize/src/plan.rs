@@ -10,6 +10,7 @@ use gguf_format::keys::{
     Kind,
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, Value, ValueRef};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
@@ -215,7 +216,7 @@ pub fn plan(
     if let Some(matrix) = &matrix {
         for (tensor, name) in draft.tensors.iter_mut().zip(&old_names) {
             let entry = matrix.entry(name).filter(|entry| entry.n_values == columns(tensor));
-            tensor.importance = entry.map(|_| name.clone());
+            tensor.importance = entry.map(|_| name.as_slice().into());
         }
     }
     draft.importance = matrix.as_ref().map(|matrix| Arc::clone(matrix) as _);
@@ -272,34 +273,39 @@ pub struct Offer {
     pub needs_matrix: bool,
 }
 
-/// The result of each file type for a draft. If a type needs an importance matrix and none is given, the plan assumes one.
+/// The result of each file type for a draft, or an error if the model cannot be quantized at all. If a type needs an importance matrix and
+/// none is given, the plan assumes one.
 ///
-/// # Errors
-/// [`Error`], if the model cannot be quantized at all.
-pub fn offers(
+/// Each plan is made on demand: all of them together would take many times the memory of one.
+pub fn offers<'a>(
+    draft: &'a Draft,
+    matrix: Option<&'a Arc<ImatrixFile>>,
+    options: &'a QuantizeOptions,
+) -> impl Iterator<Item = Result<Offer, Error>> + 'a {
+    let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| FileType(row.id));
+    types.map(move |file_type| offer(draft, matrix, options, file_type))
+}
+
+fn offer(
     draft: &Draft,
     matrix: Option<&Arc<ImatrixFile>>,
     options: &QuantizeOptions,
-) -> Result<Vec<Offer>, Error> {
-    let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| FileType(row.id));
-    let mut offers = Vec::new();
-    for file_type in types {
-        let target = Target::FileType(file_type);
-        let judged = plan(draft.clone(), matrix.cloned(), options, &target);
-        let (plan, needs_matrix) = match judged {
-            Ok(quantization) => (Ok(quantization.plan), None),
-            Err(Error::NeedsMatrix { given: false, .. }) => (with_matrix(draft, options, target), Some(true)),
-            Err(e @ Error::NotAModel { .. }) => return Err(e),
-            Err(e) => (Err(e), None),
-        };
-        let needs = |plan: &Plan| {
-            let changing = plan.tensors().iter().filter(|t| t.ty != t.from);
-            changing.into_iter().any(|t| t.needs_importance || needs_weights(t.ty))
-        };
-        let needs_matrix = needs_matrix.unwrap_or_else(|| plan.as_ref().is_ok_and(needs));
-        offers.push(Offer { file_type, plan, needs_matrix });
-    }
-    Ok(offers)
+    file_type: FileType,
+) -> Result<Offer, Error> {
+    let target = Target::FileType(file_type);
+    let judged = plan(draft.clone(), matrix.cloned(), options, &target);
+    let (plan, needs_matrix) = match judged {
+        Ok(quantization) => (Ok(quantization.plan), None),
+        Err(Error::NeedsMatrix { given: false, .. }) => (with_matrix(draft, options, target), Some(true)),
+        Err(e @ Error::NotAModel { .. }) => return Err(e),
+        Err(e) => (Err(e), None),
+    };
+    let needs = |plan: &Plan| {
+        let changing = plan.tensors().iter().filter(|t| t.ty != t.from);
+        changing.into_iter().any(|t| t.needs_importance || needs_weights(t.ty))
+    };
+    let needs_matrix = needs_matrix.unwrap_or_else(|| plan.as_ref().is_ok_and(needs));
+    Ok(Offer { file_type, plan, needs_matrix })
 }
 
 /// The plan as if an importance matrix covered every tensor.
@@ -374,9 +380,9 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
     let is_image = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
     let is_image = is_image.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture);
     match options.keep_split {
-        true => kept.sort_by_key(|(tensor, _)| tensor.place),
+        true => kept.compact_sort_by_key(|(tensor, _)| tensor.place),
         false if is_image => {}
-        false => kept.sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
+        false => kept.compact_sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
     }
     let mut old_names = Vec::with_capacity(kept.len());
     for (mut tensor, name) in kept {

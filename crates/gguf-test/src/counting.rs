@@ -4,6 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 
 /// Currently allocated bytes, and the maximum excess over the limit.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -16,7 +17,10 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 
 const SLACK: usize = 64 << 10;
 
-/// The system's allocator, counted.
+/// There is one count at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The system's allocator, counted. It counts for all threads, so the tests that use it are a program of their own.
 pub struct Counting;
 
 fn took(n: usize) {
@@ -62,6 +66,7 @@ pub fn read(n: usize) {
 
 /// Runs a closure; returns the number of allocations and the peak of allocated bytes.
 pub fn count(run: impl FnOnce()) -> (usize, usize) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = LIVE.load(SeqCst);
     COUNT.store(0, SeqCst);
     MOST.store(before, SeqCst);
@@ -74,6 +79,7 @@ pub fn count(run: impl FnOnce()) -> (usize, usize) {
 /// # Errors
 /// The maximum number of bytes by which the limit was exceeded.
 pub fn law(read: usize, run: impl FnOnce()) -> Result<(), String> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     READ.store(read, SeqCst);
     BASE.store(LIVE.load(SeqCst), SeqCst);
     EXCESS.store(0, SeqCst);

@@ -1,5 +1,5 @@
 //! Small file systems, in a mount namespace that ends with the command: one of a megabyte in memory, one of ext4 in a file, which can
-//! insert blocks, and one of Btrfs in a file, which can share data.
+//! insert blocks, one of Btrfs in a file, which can share data, and one of XFS, which can do both.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +17,9 @@ const EXT4: &str = "truncate -s 16M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkf
 /// Creates and mounts the one of Btrfs.
 const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.btrfs -q \"$0.img\" >/dev/null && \
                      mount -o loop \"$0.img\" \"$0\"";
+
+/// Creates and mounts the one of XFS; smaller ones do not exist.
+const XFS: &str = "truncate -s 320M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.xfs -q \"$0.img\" && mount -o loop \"$0.img\" \"$0\"";
 
 fn script_by(way: &[&str], mount: &str, at: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
@@ -47,6 +50,11 @@ pub fn is_btrfs_possible() -> bool {
     way(BTRFS).is_some()
 }
 
+/// Whether the one of XFS is available.
+pub fn is_xfs_possible() -> bool {
+    way(XFS).is_some()
+}
+
 /// A shell that runs a script with the file system in memory mounted at the directory `at`, which is `$0`. Additional arguments are `$1`
 /// and so on.
 pub fn script(at: &Path, script: &str) -> Command {
@@ -61,4 +69,15 @@ pub fn ext4_script(at: &Path, script: &str) -> Command {
 /// As [`script`], with the file system of Btrfs.
 pub fn btrfs_script(at: &Path, script: &str) -> Command {
     script_by(way(BTRFS).expect("the right to mount, and mkfs.btrfs"), BTRFS, at, script)
+}
+
+/// As [`script`], with the file system of XFS.
+pub fn xfs_script(at: &Path, script: &str) -> Command {
+    script_by(way(XFS).expect("the right to mount, and mkfs.xfs"), XFS, at, script)
+}
+
+/// Whether system calls of a program can be recorded.
+pub fn can_trace() -> bool {
+    let traced = Command::new("strace").args(["-f", "-qq", "-e", "trace=fsync", "true"]).output();
+    traced.is_ok_and(|output| output.status.success())
 }

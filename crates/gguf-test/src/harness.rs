@@ -28,6 +28,10 @@ pub enum Need {
     Packages,
     /// The permission to mount, and `mkfs.btrfs`.
     SmallBtrfs,
+    /// The permission to mount, and `mkfs.xfs`.
+    SmallXfs,
+    /// `strace`, and the right to trace.
+    Strace,
     /// An explicit request with `--ignored`, for this reason.
     Asking(&'static str),
 }
@@ -46,7 +50,9 @@ impl Need {
             Need::SmallBtrfs => {
                 (!crate::disk::is_btrfs_possible()).then_some("needs the right to mount, and mkfs.btrfs")
             }
+            Need::SmallXfs => (!crate::disk::is_xfs_possible()).then_some("needs the right to mount, and mkfs.xfs"),
             Need::SmallExt4 => (!crate::disk::is_ext4_possible()).then_some("needs the right to mount, and mkfs.ext4"),
+            Need::Strace => (!crate::disk::can_trace()).then_some("needs strace, and the right to trace"),
             Need::Asking(reason) => Some(reason),
         }
     }
@@ -60,13 +66,15 @@ impl Need {
 /// Tests with the same requirements: the requirements, and each test with its name.
 pub type Group = (&'static [Need], &'static [(&'static str, fn())]);
 
-/// Runs the tests selected on the command line, like Rust's own harness.
-pub fn run(groups: &[Group]) -> ExitCode {
+/// Runs the tests selected on the command line, like Rust's own harness: the tests of each module, by the name of the module.
+pub fn run(modules: &[(&str, &[Group])]) -> ExitCode {
     let is_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty());
     let mut trials = Vec::new();
-    for (needs, tests) in groups {
+    let groups = modules.iter().flat_map(|(module, groups)| groups.iter().map(move |group| (module, group)));
+    for (module, (needs, tests)) in groups {
         let missing = needs.iter().find_map(|need| Some((need, need.missing()?)));
-        trials.extend(tests.iter().map(|&(name, test)| match missing {
+        let tests = tests.iter().map(|&(name, test)| (format!("{module}::{name}"), test));
+        trials.extend(tests.map(|(name, test)| match missing {
             Some((need, missing)) if is_ci && need.is_required() => {
                 Trial::test(name, move || Err(Failed::from(missing)))
             }
@@ -83,17 +91,29 @@ pub fn run(groups: &[Group]) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The `main` of a test program without Rust's own harness: lists of tests, each with its requirements.
+/// The tests of a module, as its constant `TESTS`: lists of tests, each with its requirements.
 ///
 /// The compiler warns about a function that is in no list, because it is unused.
 #[macro_export]
 macro_rules! tests {
     ($([$($need:expr),*] $($name:ident),+;)+) => {
-        /// Runs the tests.
-        pub fn main() -> std::process::ExitCode {
+        /// The tests of this module.
+        pub const TESTS: &[$crate::harness::Group] = {
             #[allow(unused_imports, reason = "some tests have no requirements")]
             use $crate::harness::Need::*;
-            $crate::harness::run(&[$((&[$($need),*], &[$((stringify!($name), $name)),+])),+])
+            &[$((&[$($need),*], &[$((stringify!($name), $name)),+])),+]
+        };
+    };
+}
+
+/// The `main` of a test program without Rust's own harness: the modules with its tests.
+///
+/// The compiler warns about a module that is not in the list, because its tests are unused.
+#[macro_export]
+macro_rules! main {
+    ($($module:ident),+) => {
+        fn main() -> std::process::ExitCode {
+            $crate::harness::run(&[$((stringify!($module), $module::TESTS)),+])
         }
     };
 }

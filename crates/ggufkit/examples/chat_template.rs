@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     if let (Some(template), Some(out)) = (args.next(), args.next()) {
         let template = std::fs::read_to_string(template)?;
-        ggufkit::edit(&path, &out, |head| head.set(keys::TOKENIZER_CHAT_TEMPLATE, template))?;
+        ggufkit::edit_metadata(&path, &out, |head| head.set(keys::TOKENIZER_CHAT_TEMPLATE, template))?;
         println!("{out}");
         return Ok(());
     }

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| tiny.to_owned());
     let source = Arc::new(Counting { file: File::open(&path)?, n_bytes: AtomicU64::new(0) });
 
-    let model = Model::from_reader(Arc::clone(&source), &path)?;
+    let model = Model::from_source(Arc::clone(&source), &path)?;
     println!("{} bytes in all", model.file_bytes());
     println!("{} bytes read to open it", source.n_bytes.swap(0, Ordering::Relaxed));
     if let Some(tensor) = model.tensors().next() {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Memory is a source as well.
-    let in_memory = Model::from_reader(std::fs::read(&path)?, "model in memory")?;
+    let in_memory = Model::from_source(std::fs::read(&path)?, "model in memory")?;
     println!("{} tensors in memory", in_memory.tensors().count());
     Ok(())
 }

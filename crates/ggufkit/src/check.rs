@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 #[cfg(feature = "edit")]
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
 use gguf_format::{Gguf, HeadScan, Problem};
-use gguf_io::{MODEL_LIMITS, ModelFile, open_regular, read_head_with, shown_path};
+use gguf_io::{MODEL_LIMITS, Model, ModelFile, ReadAt, open_regular, read_head_with, shown_path};
 
 use crate::Error;
 
@@ -26,6 +27,18 @@ gguf_format::rules! {
     DATA_FINITE "data.finite" Error
         "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
         "llama-model-loader.cpp, check_tensors";
+    DATA_HOLE "data.hole" Warning
+        "weights without long runs of zero bytes" "parts of a download may be missing although its length is right: compare its hash with the published one, or fetch it again"
+        "this program: at least 64 KiB that begin or end within a row";
+    DATA_ZERO "data.zero" Warning
+        "weights that are not all zero" "if the model is not meant to have this tensor, ignore it; otherwise compare the hash of the file with the published one"
+        "this program: matrices of at least 4 KiB";
+    DATA_ZERO_ROWS "data.zero_rows" Note
+        "rows that are not zero" "padded vocabularies and unused experts have such rows"
+        "this program: at least 64 KiB of whole rows";
+    DATA_CONSTANT "data.constant" Note
+        "weights that are not all equal" "if the model was not made so, compare the hash of the file with the published one"
+        "this program: matrices of at least 4 KiB";
     DATA_NOT_SCANNED "data.not_scanned" Note
         "data that can be scanned" "fix the other findings first"
         "this program";
@@ -148,6 +161,66 @@ pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Chec
     Ok(Heads::check(path.as_ref(), options)?.finish(options))
 }
 
+/// As [`check_with`], for an open model: in memory, mapped, or in a source of the caller.
+///
+/// ```
+/// use ggufkit::{CheckOptions, Model, check_model};
+///
+/// let model = Model::open("examples/tiny.gguf")?;
+/// assert!(check_model(&model, &CheckOptions::default()).is_sound());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+pub fn check_model(model: &Model, options: &CheckOptions) -> Check {
+    let file = |file| checked(OpenFile::Of(file), options);
+    Heads { files: model.files().iter().map(file).collect(), missing: Vec::new(), is_stream: false }.finish(options)
+}
+
+/// The head of a file without its data, for [`check_heads`].
+#[derive(Debug, Clone, Copy)]
+pub struct HeadOf<'a> {
+    /// The name of the file, to which naming conventions apply.
+    pub name: &'a str,
+    /// The start of the file, with the whole head. More bytes are allowed.
+    pub bytes: &'a [u8],
+    /// The length of the file.
+    pub file_bytes: u64,
+}
+
+/// As [`check_with`], for the heads of all files of a model, in the order of its shards: for files that are elsewhere, or do not exist yet.
+/// Padding is not checked, as it needs the data.
+///
+/// ```
+/// use ggufkit::{CheckOptions, HeadOf, check_heads};
+///
+/// let file = std::fs::read("examples/tiny.gguf").unwrap();
+/// let head = HeadOf { name: "tiny.gguf", bytes: &file[..2080], file_bytes: file.len() as u64 };
+/// assert!(check_heads(&[head], &CheckOptions::default()).is_sound());
+/// ```
+pub fn check_heads(heads: &[HeadOf<'_>], options: &CheckOptions) -> Check {
+    let rules = rules(options);
+    let file = |head: &HeadOf<'_>| {
+        let path = PathBuf::from(head.name);
+        let gguf = Gguf::parse_within(head.bytes, Some(head.file_bytes)).map(Gguf::into_owned);
+        let file = gguf.ok().and_then(|gguf| ModelFile::from_head(gguf, NoData(head.file_bytes), &path).ok());
+        CheckedFile { path, report: rules(head.bytes, head.file_bytes), file: file.map(OpenFile::Own) }
+    };
+    Heads { files: heads.iter().map(file).collect(), missing: Vec::new(), is_stream: false }.finish(options)
+}
+
+/// A file of which only the length is known.
+#[derive(Debug)]
+struct NoData(u64);
+
+impl ReadAt for NoData {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0)
+    }
+
+    fn read_exact_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// As [`check_with`], for a stream that is read to its end: its head is kept, and the bytes of its data are only counted. `name`
 /// identifies it in the result. Other shards, the padding and the file name are not checked.
 ///
@@ -167,11 +240,10 @@ pub fn check_stream(reader: &mut impl Read, name: impl Into<PathBuf>, options: &
     let mut reader = Counted { reader, bytes: 0 };
     let head = read_head_with(&mut reader, scan, |_, _| Ok::<_, io::Error>(())).map_err(failed(path.clone()))?;
     io::copy(&mut reader, &mut io::sink()).map_err(failed(path.clone()))?;
-    let rules = if options.structure { check::structure } else { check::format };
-    let report = rules(head.bytes(), reader.bytes);
+    let report = rules(options)(head.bytes(), reader.bytes);
     let file = match head.error {
         Some(_) => None,
-        None => ModelFile::from_reader(head.bytes().to_vec(), path.clone()).ok(),
+        None => ModelFile::from_source(head.bytes().to_vec(), path.clone()).ok().map(OpenFile::Own),
     };
     Ok(Heads { files: vec![CheckedFile { path, report, file }], missing: Vec::new(), is_stream: true }.finish(options))
 }
@@ -191,23 +263,40 @@ impl<R: Read> Read for Counted<'_, R> {
 }
 
 /// The files with checked heads.
-struct Heads {
-    files: Vec<CheckedFile>,
+struct Heads<'m> {
+    files: Vec<CheckedFile<'m>>,
     /// Missing shards.
     missing: Vec<PathBuf>,
     /// Whether it is a stream, which has no file name.
     is_stream: bool,
 }
 
-struct CheckedFile {
+struct CheckedFile<'m> {
     path: PathBuf,
     report: Report,
     /// `None` if the head cannot be parsed.
-    file: Option<ModelFile>,
+    file: Option<OpenFile<'m>>,
 }
 
-impl Heads {
-    fn check(path: &Path, options: &CheckOptions) -> Result<Heads, Error> {
+/// An open file, of the check or of the caller.
+enum OpenFile<'m> {
+    Own(ModelFile),
+    Of(&'m ModelFile),
+}
+
+impl Deref for OpenFile<'_> {
+    type Target = ModelFile;
+
+    fn deref(&self) -> &ModelFile {
+        match self {
+            OpenFile::Own(file) => file,
+            OpenFile::Of(file) => file,
+        }
+    }
+}
+
+impl<'m> Heads<'m> {
+    fn check(path: &Path, options: &CheckOptions) -> Result<Heads<'m>, Error> {
         let alone = options.structure || options.start > 0;
         let (paths, missing) = if alone { (vec![path.to_owned()], Vec::new()) } else { shards(path) };
         let files = paths.into_iter().map(|path| check_file(path, options)).collect::<Result<_, _>>()?;
@@ -249,14 +338,28 @@ fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     if there.iter().any(|there| there == path) { (there, missing) } else { (vec![path.to_owned()], Vec::new()) }
 }
 
+/// The rules for the bytes of a head and the length of its file.
+fn rules(options: &CheckOptions) -> fn(&[u8], u64) -> Report {
+    if options.structure { check::structure } else { check::format }
+}
+
+/// Checks an open file.
+fn checked<'m>(file: OpenFile<'m>, options: &CheckOptions) -> CheckedFile<'m> {
+    let mut report = rules(options)(file.gguf().bytes(), file.file_bytes());
+    if !options.structure {
+        let read = |at, buf: &mut [u8]| file.read_at(at, buf).is_ok();
+        report.append(check::padding(file.gguf(), file.file_bytes(), read));
+    }
+    CheckedFile { path: file.path().to_owned(), report, file: Some(file) }
+}
+
 /// Checks one file, and opens it if its head can be parsed.
-fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Error> {
-    let rules = if options.structure { check::structure } else { check::format };
+fn check_file<'m>(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile<'m>, Error> {
     let file = match ModelFile::open_at(&path, options.start) {
         Ok(file) => file,
         // A head over a limit is not damaged, but not read either.
         Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
-            let report = match check_broken_head(open_regular(&path)?, options.start, rules) {
+            let report = match check_broken_head(open_regular(&path)?, options.start, rules(options)) {
                 Ok(report) => report,
                 Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
             };
@@ -264,12 +367,7 @@ fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Erro
         }
         Err(e) => return Err(e.into()),
     };
-    let mut report = rules(file.gguf().bytes(), file.file_bytes());
-    if !options.structure {
-        let read = |at, buf: &mut [u8]| file.read_at(at, buf).is_ok();
-        report.append(check::padding(file.gguf(), file.file_bytes(), read));
-    }
-    Ok(CheckedFile { path, report, file: Some(file) })
+    Ok(checked(OpenFile::Own(file), options))
 }
 
 /// Checks a head that cannot be parsed, up to its first error.

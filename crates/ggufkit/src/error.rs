@@ -50,24 +50,99 @@ errors! {
     Value(gguf_format::ValueError);
     "A head cannot be written."
     Layout(gguf_format::LayoutError);
+    "The size of a tensor is unknown."
+    Size(gguf_format::SizeError);
+    "The byte order of a tensor's data cannot be changed."
+    Swap(gguf_format::SwapError);
+    "The name of a tensor type is unknown."
+    TypeName(gguf_format::UnknownTypeName);
+    "A number is not the number of a shard."
+    ShardNumber(gguf_format::shard::NotAShardNumber);
+    "An encoded value is too long for the dialect."
+    TooWide(gguf_format::TooWide);
+    "An alignment is invalid."
+    Alignment(gguf_format::AlignmentError);
+    "A part of a head is invalid; the cause in a [`Format`](Error::Format) error."
+    Head(gguf_format::Problem);
+    "The data of a tensor cannot be read; the cause in an [`Io`](Error::Io) error."
+    Tensor(gguf_io::TensorProblem);
+    "Shards do not belong together; the cause in an [`Io`](Error::Io) error."
+    Shards(gguf_io::ShardsProblem);
+    "Bytes cannot be viewed as numbers. Feature `bytemuck`."
+    #[cfg(feature = "bytemuck")]
+    Cast(gguf_format::CastError);
+    "Data of a type cannot be scanned."
+    Scan(gguf_format::NotScannable);
     "The tensors do not fit the head that is written."
     Write(gguf_io::WriteError);
+    "The keys of a tokenizer are missing or invalid."
+    Vocab(gguf_model::tokenizer::VocabError);
+    "A tokenizer cannot encode text."
+    Encoder(gguf_model::tokenizer::EncoderError);
     "Values cannot be decoded or encoded. Feature `values`."
     #[cfg(feature = "values")]
     Codec(gguf_quants::CodecError);
+    "The rows of a tensor cannot be decoded or encoded. Feature `values`."
+    #[cfg(feature = "values")]
+    Rows(gguf_quants::RowsError);
+    "The name of an instruction set is unknown. Feature `values`."
+    #[cfg(feature = "values")]
+    Isa(gguf_quants::UnknownIsa);
     "A model cannot be planned or written. Feature `edit`."
     #[cfg(feature = "edit")]
     Pipeline(gguf_pipeline::Error);
     "A model cannot be merged, split or compared. Feature `edit`."
     #[cfg(feature = "edit")]
     Edit(gguf_edit::Error);
+    "The head of a model cannot be edited. Feature `edit`."
+    #[cfg(feature = "edit")]
+    EditHead(gguf_edit::EditError);
     "The name of a file type is unknown. Feature `quantize`."
     #[cfg(feature = "quantize")]
     FileType(gguf_quantize::mix::UnknownName);
     "A model cannot be quantized. Feature `quantize`."
     #[cfg(feature = "quantize")]
     Quantize(gguf_quantize::Error);
+    "An importance matrix cannot be read or written. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    Importance(gguf_quantize::imatrix::Error);
+    "A recipe cannot be read. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    Recipe(gguf_quantize::mix::recipe::RecipeError);
+    "A pattern of tensor names is invalid. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    Pattern(gguf_quantize::mix::PatternError);
+    "A rule for the types of tensors is invalid. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    TensorType(gguf_quantize::mix::TensorTypeError);
+    "A mixture cannot be applied to a model. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    Mix(gguf_quantize::mix::MixError);
+    "Blocks of a model cannot be left out. Feature `quantize`."
+    #[cfg(feature = "quantize")]
+    Prune(gguf_quantize::PruneError);
     "A checkpoint cannot be converted. Feature `hf`."
     #[cfg(feature = "hf")]
     Convert(gguf_hf::Error);
+    "A file of a checkpoint's folder cannot be read. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Folder(gguf_hf::FolderError);
+    "A configuration lacks a field, or has another type of value. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Config(gguf_hf::config::Error);
+    "The header of a safetensors file is invalid. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Safetensors(gguf_hf::safetensors::HeaderError);
+    "A PyTorch file cannot be read. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Torch(gguf_hf::torch::TorchError);
+    "The tensors of a checkpoint cannot be planned. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Plan(gguf_hf::PlanError);
+    "A legacy file cannot be migrated. Feature `legacy`."
+    #[cfg(feature = "legacy")]
+    Legacy(gguf_legacy::Error);
+    "The bytes of a legacy file are invalid. Feature `legacy`."
+    #[cfg(feature = "legacy")]
+    Malformed(gguf_legacy::Malformed);
 }

@@ -11,7 +11,11 @@ use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 use gguf_pipeline::{Draft, RunOptions, RunSummary};
 
+#[cfg(feature = "hf")]
+use crate::Conversion;
 use crate::Error;
+#[cfg(feature = "edit")]
+use crate::Warning;
 
 /// Summarizes a model: architecture, parameters, types, context length, vocabulary.
 ///
@@ -93,18 +97,18 @@ pub struct Written {
     /// The files.
     pub paths: Vec<PathBuf>,
     /// Warnings about the input or the output.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 #[cfg(feature = "edit")]
 impl Written {
-    fn new(done: RunSummary, warnings: impl IntoIterator<Item = String>) -> Written {
-        let overflows = done.overflows.iter().map(|overflow| overflow.to_string());
-        Written { paths: done.paths, warnings: warnings.into_iter().chain(overflows).collect() }
+    pub(crate) fn new(done: RunSummary, mut warnings: Vec<Warning>) -> Written {
+        warnings.extend(done.overflows.into_iter().map(Warning::Overflow));
+        Written { paths: done.paths, warnings }
     }
 }
 
-/// Copies a model with changed key-values. All shards become one file, of version 3 and little-endian unless `change` sets
+/// Copies a model with changed key-values; an [`EditPlan`](crate::EditPlan) changes the file itself. All shards become one file, of version 3 and little-endian unless `change` sets
 /// [`Head::dialect`]. Feature `edit`.
 ///
 /// ```
@@ -112,7 +116,7 @@ impl Written {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let out = dir.path().join("out.gguf");
 ///
-/// ggufkit::edit("examples/tiny.gguf", &out, |head| {
+/// ggufkit::edit_metadata("examples/tiny.gguf", &out, |head| {
 ///     head.set("general.name", "Tiny, renamed");
 ///     head.remove("general.description");
 /// })?;
@@ -121,7 +125,6 @@ impl Written {
 /// ```
 ///
 /// This uses a [`Draft`] that copies the model. Use one directly to rename, reorder or remove tensors, to replace a file, or to show
-/// progress:
 /// progress:
 ///
 /// ```
@@ -139,11 +142,15 @@ impl Written {
 /// # Errors
 /// If the model cannot be read, the key-values cannot be written, or the output exists. No output is left then.
 #[cfg(feature = "edit")]
-pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(&mut Head)) -> Result<Written, Error> {
+pub fn edit_metadata(
+    model: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    change: impl FnOnce(&mut Head),
+) -> Result<Written, Error> {
     let mut draft = Draft::copy_of(model)?;
     change(&mut draft.head);
     let done = draft.lay_out()?.run(out, &RunOptions::default(), &())?;
-    Ok(Written::new(done, []))
+    Ok(Written::new(done, Vec::new()))
 }
 
 /// Merges the shards of a model into one file. Any shard can be given. For a model from [`split`](gguf_edit::split()), the result is
@@ -158,17 +165,17 @@ pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(
 /// ```
 ///
 /// # Errors
-/// As for [`edit`].
+/// As for [`edit_metadata`].
 #[cfg(feature = "edit")]
 pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
     let plan = match gguf_edit::merge(&shard) {
         Ok(merge) => merge.plan,
         // A single file is copied.
-        Err(gguf_edit::Error::NotSplit { .. }) => return edit(shard, out, |_| ()),
+        Err(gguf_edit::Error::NotSplit { .. }) => return edit_metadata(shard, out, |_| ()),
         Err(e) => return Err(e.into()),
     };
     let done = plan.run(out, &RunOptions::default(), &())?;
-    Ok(Written::new(done, []))
+    Ok(Written::new(done, Vec::new()))
 }
 
 /// Quantizes a model to a file type such as `Q4_K_M`, byte for byte as llama-quantize does. Feature `quantize`.
@@ -211,7 +218,7 @@ pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: 
     let copy = Draft::copy_of(model)?;
     let quantization = gguf_quantize::plan(copy, None, &Default::default(), &target)?;
     let done = quantization.plan.run(out, &RunOptions::default(), &())?;
-    Ok(Written::new(done, quantization.warnings.iter().map(|warning| warning.to_string())))
+    Ok(Written::new(done, quantization.warnings.into_iter().map(Into::into).collect()))
 }
 
 /// Converts the Hugging Face checkpoint in the directory `dir`, byte for byte like llama.cpp's converter. `out` is a file, or a directory
@@ -225,27 +232,11 @@ pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: 
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
-/// With options, progress or without writing anything, use the separate steps:
-///
-/// ```
-/// use ggufkit::{Event, RunOptions};
-/// use ggufkit::hf::{self, Options, OutType};
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let out = dir.path().join("out.gguf");
-///
-/// let options = Options::default().ty(OutType::Lossless);
-/// let conversion = hf::plan("../../examples/glossary", &options)?;
-/// println!("{}: {} bytes", conversion.architecture, conversion.plan.file_bytes());
-/// conversion.plan.run(&out, &RunOptions::default(), &|event: Event<'_>| println!("{event:?}"))?;
-/// # Ok::<(), ggufkit::Error>(())
-/// ```
+/// With options, progress, or without writing anything, use a [`Conversion`].
 ///
 /// # Errors
 /// If the checkpoint is incomplete, its architecture is not supported, or the output exists. No output is left then.
 #[cfg(feature = "hf")]
 pub fn convert(dir: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
-    let conversion = gguf_hf::plan(dir, &Default::default())?;
-    let out = conversion.output_path(out.as_ref());
-    let done = conversion.plan.run(&out, &RunOptions::default(), &())?;
-    Ok(Written::new(done, conversion.warnings.iter().map(|warning| warning.to_string())))
+    Conversion::open(dir)?.run(out, &())
 }

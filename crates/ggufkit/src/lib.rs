@@ -9,24 +9,32 @@
 //! | to | call | feature |
 //! |---|---|---|
 //! | open a model, with all its shards | [`Model::open`] | |
-//! | read a model from memory or a custom source | [`Model::from_reader`] | |
+//! | read a model from memory or a custom source | [`Model::from_source`] | |
 //! | look up a key | [`model.gguf().get_as`](Gguf::get_as), [`get_for_arch`](Gguf::get_for_arch) | |
+//! | find the end of a head while its bytes arrive | [`HeadScan`] | |
 //! | summarize a model | [`summary`] | |
 //! | report every problem of a model | [`check`](fn@check) | |
+//! | view a tokenizer; encode text to token ids | [`model::tokenizer`] | |
 //! | write a model | [`write`](fn@write), [`Writer`] | |
 //! | also look for NaN and infinity in its data | [`check_data`] | `edit` |
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
-//! | copy a model with other metadata | [`edit`](fn@edit) | `edit` |
-//! | merge shards | [`merge`] | `edit` |
-//! | split, compare, hash, reorder, extract | [`edit`](mod@edit) | `edit` |
+//! | copy a model with other metadata | [`edit_metadata`] | `edit` |
+//! | change the metadata of a file in place | [`EditPlan`] | `edit` |
+//! | rename, reorder or remove tensors | [`Draft::copy_of`] | `edit` |
+//! | merge or split a model | [`merge`], [`split`] | `edit` |
+//! | compare two models | [`diff`] | `edit` |
+//! | hash, join, extract, repair, estimate memory | [`edit`] | `edit` |
+//! | write to memory or a custom sink | [`Plan::run_to`], [`MemorySink`] | `edit` |
 //! | quantize a model | [`quantize_file`] | `quantize` |
+//! | quantize some of its tensors, or with an importance matrix | [`quantize::plan`](fn@quantize::plan) | `quantize` |
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
-//! | convert a Hugging Face checkpoint | [`convert`](fn@convert) | `hf` |
+//! | convert a Hugging Face checkpoint | [`convert`], [`Conversion`] | `hf` |
+//! | convert one in memory or in a custom folder | [`Conversion::from_folder`], [`hf::Folder`] | `hf` |
 //! | migrate a legacy file | [`legacy::plan`](fn@legacy::plan) | `legacy` |
 //!
 //! Each call is a few lines over the crates of the toolkit, which are available as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
-//! [`pipeline`], [`quantize`](mod@quantize), [`hf`] and [`legacy`]. The functions that write files take no options; their documentation shows the
-//! steps for programs that need them.
+//! [`pipeline`], [`quantize`](mod@quantize), [`edit`], [`hf`] and [`legacy`]. The functions that write files take no options; their documentation
+//! shows the steps for programs that need them.
 //!
 //! The libraries neither print nor read the environment. No file makes them panic, hang, or allocate memory out of
 //! proportion.
@@ -34,20 +42,28 @@
 #![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
 
 mod check;
+#[cfg(feature = "hf")]
+mod conversion;
 mod error;
 mod files;
+#[cfg(feature = "edit")]
+mod warning;
 
 #[cfg(feature = "edit")]
 pub use check::check_data;
-pub use check::{Check, CheckOptions, check, check_stream, check_with};
+pub use check::{Check, CheckOptions, HeadOf, check, check_heads, check_model, check_stream, check_with};
+#[cfg(feature = "hf")]
+pub use conversion::{Conversion, PlannedConversion};
 pub use error::Error;
 #[cfg(feature = "hf")]
 pub use files::convert;
 #[cfg(feature = "quantize")]
 pub use files::quantize_file;
 #[cfg(feature = "edit")]
-pub use files::{Written, edit, merge};
+pub use files::{Written, edit_metadata, merge};
 pub use files::{summary, write};
+#[cfg(feature = "edit")]
+pub use warning::Warning;
 
 #[cfg(feature = "edit")]
 pub use gguf_edit as edit;
@@ -65,15 +81,21 @@ pub use gguf_quantize as quantize;
 #[cfg(feature = "values")]
 pub use gguf_quants as quants;
 
+#[cfg(feature = "edit")]
+pub use gguf_edit::diff::{Diff, DiffOptions, diff, diff_models};
+#[cfg(feature = "edit")]
+pub use gguf_edit::split::{Limit, Split, SplitOptions, split, split_model};
+#[cfg(feature = "edit")]
+pub use gguf_edit::{Edit, EditOptions, EditPlan};
 pub use gguf_format::check::{Finding, Severity};
 pub use gguf_format::{
-    Array, ByteOrder, GgmlType, Gguf, Head, KvRef, Str, TensorInfo, TensorInfoRef, Value, ValueRef, ValueType, Version,
-    keys,
+    Array, ByteOrder, GgmlType, Gguf, Head, HeadScan, KvRef, ScanState, Str, TensorInfo, TensorInfoRef, Value,
+    ValueRef, ValueType, Version, keys,
 };
 pub use gguf_io::{InMemory, Map, Model, ModelFile, Output, ReadAt, Tensor, Writer};
 pub use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
-pub use gguf_pipeline::{Draft, Event, Plan, Progress, RunOptions};
+pub use gguf_pipeline::{Draft, Event, MemorySink, Plan, Progress, RunOptions, Sink};
 
 /// The examples of the workspace's README and of the book, compiled as tests.
 #[cfg(all(doctest, feature = "hf", feature = "quantize"))]

@@ -1,5 +1,7 @@
 //! The number and size of allocations, for each file of the corpus and each operation: proportional to the size of the file, regardless of
 //! its claims.
+//!
+//! A program of its own because of its counting allocator.
 
 use std::fs;
 use std::num::NonZeroUsize;

@@ -12,8 +12,6 @@ use libloading::Library;
 use gguf_test::capi::{Api, NAMES, Quiet, Random, WRAPS, c, ggml, no_tensors, snapshot};
 use gguf_test::peers;
 
-use super::hostile::hostile_files_end_no_process_and_are_taken_as_by_ggml;
-
 /// Debug builds, which may use a sanitizer, run a tenth of the cases.
 const SHARE: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
@@ -593,5 +591,4 @@ gguf_test::tests! {
         data_that_cannot_be_there_is_refused,
         data_decodes_to_the_values_of_ggml,
         what_ggml_loses_is_kept;
-    [Peers, Shared] hostile_files_end_no_process_and_are_taken_as_by_ggml;
 }

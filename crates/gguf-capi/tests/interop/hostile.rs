@@ -443,7 +443,7 @@ fn outcomes(which: &str, folder: &Path) -> Vec<Outcome> {
     bytes.chunks_exact(16).map(|b| Outcome { end: word(&b[..8]), seen: word(&b[8..]) }).collect()
 }
 
-pub fn hostile_files_end_no_process_and_are_taken_as_by_ggml() {
+fn hostile_files_end_no_process_and_are_taken_as_by_ggml() {
     let folder = super::calls::folder();
     let maker = peers::data("hostile/make.py");
     let made = Peers::get().python(&maker).arg(folder.path()).status().unwrap();
@@ -479,4 +479,8 @@ pub fn hostile_files_end_no_process_and_are_taken_as_by_ggml() {
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(counts.iter().all(|[n, taken, ..]| taken * 20 > *n), "too few files are taken");
+}
+
+gguf_test::tests! {
+    [Peers, Shared] hostile_files_end_no_process_and_are_taken_as_by_ggml;
 }

@@ -11,7 +11,7 @@ fn main() -> std::process::ExitCode {
     if hostile::is_child() {
         return hostile::child();
     }
-    calls::main()
+    gguf_test::harness::run(&[("calls", calls::TESTS), ("hostile", hostile::TESTS)])
 }
 
 #[cfg(not(unix))]

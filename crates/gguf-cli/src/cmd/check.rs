@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(required_unless_present = "rules", conflicts_with = "rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Also read the tensor data and search numbers and block scales for NaN and infinity
+    /// Also read the tensor data: search numbers and block scales for NaN and infinity, and matrices for zeros
     #[arg(short, long, conflicts_with = "rules")]
     data: bool,
 

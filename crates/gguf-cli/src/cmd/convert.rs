@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{StringValueParser, TypedValueParser};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_io::{Output, Room};
@@ -345,7 +346,7 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
-            .target(self.target.clone())
+            .target(self.target.as_ref().map(gguf_hf::model_folder).transpose()?)
             .projector(projector)
             .fuse_qkv(self.fuse_qkv)
             .fuse_gate_up_experts(self.fuse_gate_up_exps)
@@ -387,7 +388,7 @@ impl Args {
         }
         // llama.cpp reads projectors from one file.
         if !matches!(file_type, FileType::Quantized(_)) && !projector {
-            conversion.plan = self.shards.apply(ui, conversion.plan)?;
+            conversion.plan = self.shards.apply_to_conversion(ui, conversion.plan)?;
         }
         let invalid = self.invalid(dir, conversion.n_errors);
         let is_invalid = invalid.is_some();
@@ -441,7 +442,10 @@ impl Args {
                 }
                 _ => (conversion.ty.to_string(), draft.lay_out()?),
             };
-            let plan = self.shards.apply(ui, plan)?;
+            let plan = match ty {
+                FileType::Quantized(_) => self.shards.apply(ui, plan)?,
+                _ => self.shards.apply_to_conversion(ui, plan)?,
+            };
             let out = match &self.output {
                 Some(out) => output::path_of(&conversion.output_path_as(out, &target), &plan)?,
                 None => PathBuf::new(),
@@ -686,7 +690,7 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
             None => rows.push((name, checkpoint.classes.to_vec())),
         }
     }
-    rows.sort_unstable();
+    rows.compact_sort_by(Ord::cmp);
     if ui.schema.is_some() {
         let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
         let architectures: Vec<Value> = rows.iter().map(architecture).collect();
@@ -712,7 +716,7 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     let mut towers: Vec<(String, String)> = gguf_hf::arch::supported_towers()
         .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
         .collect();
-    towers.sort_unstable();
+    towers.compact_sort_by(Ord::cmp);
     let mut table =
         Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
     for (projector, classes) in towers {
@@ -721,7 +725,7 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     writeln!(ui.out)?;
     table.print(ui, 0)?;
     let mut images: Vec<(&str, &str)> = IMAGE_MODELS.iter().map(|model| (model.name, model.title)).collect();
-    images.sort_unstable();
+    images.compact_sort_by(Ord::cmp);
     let mut table =
         Table::new([Column::name("IMAGE MODEL").styled(Style::Cyan), Column::text("RECOGNIZED BY ITS TENSORS")]);
     for (name, title) in images {

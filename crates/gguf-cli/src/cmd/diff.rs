@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use gguf_edit::diff::{DataDiff, Diff, DiffOptions, KeyDiff, Side, TensorDiff};
-use gguf_format::{Str, Value, ValueRef};
+use gguf_edit::diff::{DataDiff, Diff, DiffOptions, Elements, KeyDiff, TensorDiff};
+use gguf_format::sort::CompactSort as _;
+use gguf_format::{Str, TensorInfoRef, ValueRef};
 use gguf_pipeline::report::TensorError;
 
 use super::quantize::{cosine, number, relative};
@@ -16,6 +17,7 @@ use crate::ui::{Column, Style, Table, Ui, grouped, visible, wrap};
 use crate::watch::Watch;
 
 mod json;
+mod lines;
 
 /// Maximum width of a value if standard output is not a terminal.
 const PLAIN_LIMIT: usize = 60;
@@ -89,7 +91,7 @@ impl Args {
         let diff = gguf_edit::diff(&self.a, &self.b, &options, &watch);
         watch.clear();
         let mut diff = diff?;
-        self.sort(&mut diff.tensors);
+        self.sort(&mut diff);
         if self.json {
             json::print(ui, &self.a, &self.b, &diff)?;
         } else if !self.quiet {
@@ -98,10 +100,11 @@ impl Args {
         Ok(if diff.is_same() { Verdict::Good } else { Verdict::Bad })
     }
 
-    fn sort(&self, tensors: &mut [TensorDiff]) {
+    fn sort(&self, diff: &mut Diff) {
+        let mut tensors = std::mem::take(&mut diff.tensors);
         match self.sort {
             Sort::File => {}
-            Sort::Name => tensors.sort_by(|a, b| a.name.cmp(&b.name)),
+            Sort::Name => tensors.compact_sort_by(|a, b| diff.infos(a).0.as_bytes().cmp(diff.infos(b).0.as_bytes())),
             Sort::Error => {
                 // Differences without a numeric error come first.
                 let error = |t: &TensorDiff| match &t.data {
@@ -109,19 +112,20 @@ impl Args {
                     _ if t.is_same() => -1.0,
                     _ => f64::INFINITY,
                 };
-                tensors.sort_by(|a, b| error(b).total_cmp(&error(a)));
+                tensors.compact_sort_by(|a, b| error(b).total_cmp(&error(a)));
             }
         }
+        diff.tensors = tensors;
     }
 
     fn print(&self, ui: &mut Ui, diff: &Diff) -> io::Result<()> {
         if !diff.keys.is_empty() {
-            self.print_keys(ui, &diff.keys)?;
+            self.print_keys(ui, diff)?;
             writeln!(ui.out)?;
         }
         let listed: Vec<&TensorDiff> = diff.tensors.iter().filter(|t| self.all || !t.is_same()).collect();
         if !listed.is_empty() {
-            print_tensors(ui, &listed)?;
+            print_tensors(ui, diff, &listed)?;
             writeln!(ui.out)?;
         }
         for line in sums(diff, self.metadata) {
@@ -133,14 +137,14 @@ impl Args {
     }
 
     /// Prints keys with both values, then the differences of multi-line texts and of arrays.
-    fn print_keys(&self, ui: &mut Ui, keys: &[KeyDiff]) -> io::Result<()> {
+    fn print_keys(&self, ui: &mut Ui, diff: &Diff) -> io::Result<()> {
         let limit = match (self.full, ui.width) {
             (true, _) => None,
             (false, Some(width)) => Some(width.saturating_sub(8).max(20)),
             (false, None) => Some(PLAIN_LIMIT),
         };
-        let shown = |value: &Option<Value>| value.as_ref().map(|v| text::value(v.as_ref(), limit)).unwrap_or_default();
-        let ty = |value: &Option<Value>| value.as_ref().map(|v| text::type_name(v.as_ref()));
+        let shown = |value: Option<ValueRef<'_>>| value.map(|v| text::value(v, limit)).unwrap_or_default();
+        let ty = |value: Option<ValueRef<'_>>| value.map(text::type_name);
         let mut table = Table::new([
             Column::whole(""),
             Column::name("KEY").styled(Style::Cyan),
@@ -148,8 +152,9 @@ impl Args {
             Column::text("A"),
             Column::text("B"),
         ]);
-        for key in keys {
-            let types = match (ty(&key.a), ty(&key.b)) {
+        for key in &diff.keys {
+            let (name, [a, b]) = diff.values(key);
+            let types = match (ty(a), ty(b)) {
                 (Some(a), Some(b)) if a != b => format!("{a}, {b}"),
                 (a, b) => a.or(b).unwrap_or_default(),
             };
@@ -158,67 +163,68 @@ impl Args {
                 (None, _) => "+",
                 _ => "~",
             };
-            let name = Str(&key.key).to_string();
-            table.row([sign.to_owned(), name, types, shown(&key.a), shown(&key.b)]);
+            table.row([sign.to_owned(), name.to_string(), types, shown(a), shown(b)]);
         }
         table.print(ui, 0)?;
-        for key in keys {
-            self.print_details(ui, key)?;
-        }
-        Ok(())
-    }
-
-    fn print_details(&self, ui: &mut Ui, key: &KeyDiff) -> io::Result<()> {
-        if let Some(elements) = key.elements() {
-            let at = elements.first.unwrap_or(0);
-            let element = |value: &Option<Value>| {
-                let array = value.as_ref().and_then(|v| v.as_ref().as_array());
-                array
-                    .and_then(|array| array.get(at))
-                    .map_or("nothing".to_owned(), |v| text::value(v, Some(PLAIN_LIMIT)))
-            };
-            let (a, b) = (element(&key.a), element(&key.b));
-            let [n, m] = elements.lens.map(grouped);
-            let lens = if n == m { format!("{n} elements") } else { format!("{n} and {m} elements") };
-            return writeln!(
-                ui.out,
-                "\n{}: {lens}, {} different; the first at {at}: {a} and {b}",
-                Str(&key.key),
-                grouped(elements.n_different),
-            );
-        }
-        let lines = |value: &Option<Value>| match value {
-            Some(Value::String(text)) if text.len() <= MAX_TEXT => Some(visible(text)),
-            _ => None,
-        };
-        let (Some(a), Some(b)) = (lines(&key.a), lines(&key.b)) else { return Ok(()) };
-        if !a.contains('\n') && !b.contains('\n') {
-            return Ok(());
-        }
-        let title = ui.paint(Str(&key.key).to_string(), Style::Bold);
-        writeln!(ui.out, "\n{title}")?;
-        let diff = similar::TextDiff::from_lines(&a, &b);
-        for (i, group) in diff.grouped_ops(3).iter().enumerate() {
-            if i > 0 {
-                writeln!(ui.out, "  ...")?;
-            }
-            for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-                let (sign, style) = match change.tag() {
-                    similar::ChangeTag::Delete => ("-", Style::Red),
-                    similar::ChangeTag::Insert => ("+", Style::Green),
-                    similar::ChangeTag::Equal => (" ", Style::Plain),
-                };
-                let line = format!("{sign} {}", change.value().trim_end_matches('\n'));
-                let line = ui.paint(line, style);
-                writeln!(ui.out, "{line}")?;
+        for key in &diff.keys {
+            if let (name, [Some(a), Some(b)]) = diff.values(key) {
+                print_details(ui, name, a, b)?;
             }
         }
         Ok(())
     }
 }
 
+/// Prints the differences of multi-line texts and of arrays.
+fn print_details(ui: &mut Ui, name: Str<'_>, a: ValueRef<'_>, b: ValueRef<'_>) -> io::Result<()> {
+    if let Some(elements) = Elements::of(a, b) {
+        let at = elements.first.unwrap_or(0);
+        let element = |value: ValueRef<'_>| {
+            value
+                .as_array()
+                .and_then(|array| array.get(at))
+                .map_or("nothing".to_owned(), |v| text::value(v, Some(PLAIN_LIMIT)))
+        };
+        let (a, b) = (element(a), element(b));
+        let [n, m] = elements.lens.map(grouped);
+        let lens = if n == m { format!("{n} elements") } else { format!("{n} and {m} elements") };
+        return writeln!(
+            ui.out,
+            "\n{}: {lens}, {} different; the first at {at}: {a} and {b}",
+            name,
+            grouped(elements.n_different),
+        );
+    }
+    let lines = |value: ValueRef<'_>| match value {
+        ValueRef::String(text) if text.as_bytes().len() <= MAX_TEXT => Some(visible(text.as_bytes())),
+        _ => None,
+    };
+    let (Some(a), Some(b)) = (lines(a), lines(b)) else { return Ok(()) };
+    if !a.contains('\n') && !b.contains('\n') {
+        return Ok(());
+    }
+    let title = ui.paint(name.to_string(), Style::Bold);
+    writeln!(ui.out, "\n{title}")?;
+    for (i, group) in lines::groups(&a, &b).into_iter().enumerate() {
+        if i > 0 {
+            writeln!(ui.out, "  ...")?;
+        }
+        for (side, line) in group {
+            let (sign, style) = match side {
+                lines::In::A => ("-", Style::Red),
+                lines::In::B => ("+", Style::Green),
+                lines::In::Both => (" ", Style::Plain),
+            };
+            let line = format!("{sign} {}", line.trim_end_matches('\n'));
+            let line = ui.paint(line, style);
+            writeln!(ui.out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
 /// Prints the tensors and their figures. The last figures are omitted if they do not fit.
-fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
+fn print_tensors(ui: &mut Ui, diff: &Diff, listed: &[&TensorDiff]) -> io::Result<()> {
     let columns = [
         Column::whole(""),
         Column::name("TENSOR").styled(Style::Cyan),
@@ -238,13 +244,14 @@ fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
             _ if tensor.is_same() => "=",
             _ => "~",
         };
-        let shapes_differ = tensor.a.as_ref().zip(tensor.b.as_ref()).is_none_or(|(a, b)| a.shape != b.shape);
-        let side = |side: &Option<Side>| match side {
-            Some(side) if shapes_differ => format!("{} {}", side.ty, text::shape(side.shape.iter().copied())),
+        let (name, [a, b]) = diff.infos(tensor);
+        let shapes_differ = a.zip(b).is_none_or(|(a, b)| !a.dims.eq(b.dims));
+        let side = |side: Option<TensorInfoRef<'_>>| match side {
+            Some(side) if shapes_differ => format!("{} {}", side.ty, text::shape(side.dims)),
             Some(side) => side.ty.to_string(),
             None => String::new(),
         };
-        let mut row = vec![sign.to_owned(), Str(&tensor.name).to_string(), side(&tensor.a), side(&tensor.b)];
+        let mut row = vec![sign.to_owned(), name.to_string(), side(a), side(b)];
         row.extend(match &tensor.data {
             DataDiff::Numbers(error) => figures(error),
             DataDiff::Bytes(Some(at)) => {

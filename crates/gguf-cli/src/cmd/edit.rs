@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gguf_edit::Edit;
 use gguf_edit::text::{edits_of, text_of};
 use gguf_format::Head;
 use gguf_io::shown_path;
@@ -34,9 +35,8 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let file = self.how.open(ui, &self.file)?;
-        let head = Head::from_gguf(file.gguf());
-        drop(file);
+        // Other edits are not excluded while the text is edited, which may take hours.
+        let head = Head::from_gguf(self.how.open_unlocked(ui, &self.file)?.gguf());
         let fail = |what: &str, e: std::io::Error| Failure::CouldNotRun(format!("cannot {what} the text to edit: {e}"));
         let mut text =
             tempfile::Builder::new().prefix("gguf-edit-").suffix(".txt").tempfile().map_err(|e| fail("write", e))?;
@@ -53,12 +53,21 @@ impl Args {
         run_editor(&path)?;
         let edited = std::fs::read_to_string(&path).map_err(|e| fail("read", e))?;
         match edits_of(&edited, &head) {
-            Ok(edits) => self.how.run(ui, &self.file, &edits).map_err(|failure| match failure {
+            Ok(edits) => self.apply(ui, &head, &edits).map_err(|failure| match failure {
                 Failure::PipeClosed => failure,
                 failure => kept(path, &failure),
             }),
             Err(e) => Err(kept(path, &e)),
         }
+    }
+
+    /// Applies edits of a text with the content of `head`.
+    fn apply(&self, ui: &mut Ui, head: &Head, edits: &[Edit]) -> Outcome {
+        let opened = self.how.open(ui, &self.file)?;
+        if Head::from_gguf(opened.gguf()) != *head {
+            return Err(gguf_io::Error::Changed(self.file.clone()).into());
+        }
+        self.how.run(ui, opened, edits)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use gguf_io::ModelFile;
 use serde::Serialize;
@@ -240,7 +241,7 @@ fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
         .map(|k| (if k.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(key, k) }, k))
         .filter(|(score, _)| *score > 0.8)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.compact_sort_by(|a, b| b.0.total_cmp(&a.0));
     let best = near.first().map_or(0.0, |(score, _)| *score);
     near.retain(|(score, _)| *score > best - 0.05);
     let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use gguf_edit::hash::{Algorithm, HashOptions, Hashes};
-use gguf_edit::manifest::{Compared, Manifest, Status};
+use gguf_edit::manifest::{self, Compared, Manifest, Status};
 use gguf_format::Str;
 use gguf_format::shard::ShardKeys;
 use gguf_io::{Model, ModelFile};
@@ -189,18 +189,15 @@ impl Args {
         tensor: Option<&[u8]>,
         status: Option<Status>,
     ) -> Result<(), Failure> {
-        write!(ui.out, "{algorithm:8}  {hash}  ")?;
-        match ui.is_terminal() {
-            true => write!(ui.out, "{}", shown_path(&self.model))?,
-            false => ui.out.write_all(self.model.as_os_str().as_encoded_bytes())?,
-        }
-        match tensor {
-            Some(name) if ui.is_terminal() => write!(ui.out, ":{}", Str(name))?,
-            Some(name) => {
-                ui.out.write_all(b":")?;
-                ui.out.write_all(name)?;
+        if ui.is_terminal() {
+            write!(ui.out, "{algorithm:8}  {hash}  {}", shown_path(&self.model))?;
+            if let Some(name) = tensor {
+                write!(ui.out, ":{}", Str(name))?;
             }
-            None => {}
+        } else {
+            let mut label = self.model.as_os_str().as_encoded_bytes().to_vec();
+            label.extend(tensor.into_iter().flat_map(|name| [b":", name].concat()));
+            ui.out.write_all(&manifest::line(algorithm, hash, &label))?;
         }
         if let Some(status) = status {
             let style = if status == Status::Ok { Style::Green } else { Style::Red };

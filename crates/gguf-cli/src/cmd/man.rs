@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap_mangen::Man;
-use gguf_io::Output;
+use gguf_io::{Output, commit_all};
 
 use crate::commands::definition;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -35,13 +35,18 @@ impl Args {
         };
         fs::create_dir_all(dir)
             .map_err(|e| Failure::CouldNotRun(format!("{}: cannot create the folder: {e}", dir.display())))?;
+        let mut outputs = Vec::new();
         for command in with_subcommands(&definition) {
             // The display name of a subcommand, such as `gguf-show`, is also the name of its page.
             let name = command.get_display_name().unwrap_or(command.get_name());
             let path = dir.join(format!("{name}.1"));
             let output = Output::create(&path, self.force)?;
             output.write_at(0, &page(command)?)?;
-            output.commit()?;
+            outputs.push(output);
+        }
+        let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path().to_owned()).collect();
+        commit_all(outputs, &mut |_| ())?;
+        for path in paths {
             ui.print_path(&path)?;
         }
         Ok(Verdict::Good)

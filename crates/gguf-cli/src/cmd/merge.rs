@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use gguf_edit::join::is_piece;
 use gguf_edit::{Join, Merge};
 use gguf_io::ModelFile;
+use gguf_io::in_place::EditLock;
 use serde::Serialize;
 
+use super::preflight;
+use super::set::lock;
 use super::split::not_everything;
 use super::writing::{Writing, print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -77,7 +80,9 @@ impl Args {
         self.warn(ui, &merge);
         if self.dry_run {
             let Merge { plan, shards, restores_layout, .. } = &merge;
-            return self.show(ui, "shards", shards, plan.file_bytes(), plan.tensors().len() as u64, *restores_layout);
+            let n_tensors = plan.tensors().len() as u64;
+            let shown = self.show(ui, "shards", shards, plan.file_bytes(), n_tensors, *restores_layout)?;
+            return Ok(shown.max(self.writing.judge(ui, plan, &self.output)?));
         }
         if self.delete_input && !(merge.lost.is_empty() && merge.lost_keys.is_empty()) {
             return Err(not_everything(input));
@@ -85,6 +90,7 @@ impl Args {
         let done = format!("{} shards merged", grouped(merge.shards.len() as u64));
         self.writing.run(ui, &merge.plan, &self.output, &done)?;
         if self.verify || self.delete_input {
+            let _locks = self.lock(ui, &merge.shards)?;
             let watch = Watch::new(self.writing.quiet);
             let verified = gguf_edit::merge::verify(input, &self.output, self.writing.threads, &watch);
             watch.clear();
@@ -131,7 +137,16 @@ impl Args {
 
     fn join(&self, ui: &mut Ui, join: &Join) -> Outcome {
         if self.dry_run {
-            return self.show(ui, "pieces", &join.pieces, join.file_bytes, join.n_tensors, false);
+            let shown = self.show(ui, "pieces", &join.pieces, join.file_bytes, join.n_tensors, false)?;
+            let rooms = gguf_io::rooms([(self.output.as_path(), join.file_bytes)].into_iter());
+            return Ok(match join.check_output(&self.output, self.writing.force) {
+                Ok(()) => shown.max(preflight::judge_rooms(ui, &rooms)),
+                Err(e) => {
+                    let failure = Failure::from(e);
+                    ui.error(&failure);
+                    shown.max(failure.verdict())
+                }
+            });
         }
         let watch = Watch::new(self.writing.quiet);
         let result = join.run(&self.output, self.writing.force, self.writing.threads, &watch);
@@ -141,6 +156,7 @@ impl Args {
         self.writing.say(ui, &watch, join.n_tensors, join.file_bytes, &done);
         print_written(ui, std::slice::from_ref(&self.output), self.writing.hashing())?;
         if self.verify || self.delete_input {
+            let _locks = self.lock(ui, &join.pieces)?;
             let watch = Watch::new(self.writing.quiet);
             let verified = join.verify(&self.output, self.writing.threads, &watch);
             watch.clear();
@@ -149,6 +165,12 @@ impl Args {
             self.delete(&join.pieces)?;
         }
         Ok(Verdict::Good)
+    }
+
+    /// Excludes edits of inputs to delete: what is verified is what is deleted.
+    fn lock(&self, ui: &mut Ui, inputs: &[PathBuf]) -> Result<Vec<EditLock>, Failure> {
+        let inputs = if self.delete_input { inputs } else { &[] };
+        Ok(inputs.iter().map(|path| lock(ui, path, self.writing.quiet)).collect::<Result<_, _>>()?)
     }
 
     fn delete(&self, inputs: &[PathBuf]) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use gguf_format::{Gguf, Str};
 use gguf_model::naming::file_name;
 use serde_json::{Map, Value, json};
 
+use crate::cmd::set::lock;
 use crate::cmd::{Shards, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
@@ -112,6 +113,8 @@ impl Args {
                 ))
             })?;
             let to = path.with_file_name(to);
+            let _locks =
+                shards.files().iter().map(|file| lock(ui, file.path(), false)).collect::<Result<Vec<_>, _>>()?;
             rename_all(path, &to, &shards, self.force)?;
             done.extend(shards.files().iter().map(|file| file.path().to_owned()));
             renamed = Some(to);

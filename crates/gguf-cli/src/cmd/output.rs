@@ -17,7 +17,7 @@ use crate::ui::{Ui, shown_path};
 #[command(next_help_heading = "Shards")]
 pub struct Shards {
     /// Write shards of at most this much tensor data, such as 4GB; OUT is the prefix of their names
-    #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "split_max_tensors")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     split_max_size: Option<NonZeroU64>,
 
     /// Write shards of at most N tensors; OUT is the prefix of their names
@@ -34,11 +34,16 @@ impl Shards {
     /// Splits the output of a plan if an option requests it.
     ///
     /// # Errors
-    /// If the output has no tensors or cannot be split.
+    /// If both options are given, or if the output has no tensors or cannot be split.
     pub fn apply(self, ui: &mut Ui, plan: Plan) -> Result<Plan, Failure> {
         let limit = match (self.split_max_size, self.split_max_tensors) {
-            (Some(bytes), _) => Limit::DataBytes(bytes),
-            (_, Some(n)) => Limit::Tensors(n),
+            (Some(_), Some(_)) => {
+                let problem = "--split-max-size and --split-max-tensors are combined only by `gguf convert`, for the types that \
+                               convert_hf_to_gguf.py writes; use one of them";
+                return Err(Failure::CouldNotRun(problem.to_owned()));
+            }
+            (Some(bytes), None) => Limit::DataBytes(bytes),
+            (None, Some(n)) => Limit::Tensors(n),
             (None, None) => return Ok(plan),
         };
         if plan.tensors().is_empty() {
@@ -46,6 +51,19 @@ impl Shards {
             return Err(Failure::CouldNotRun(format!("{}: {problem}", plan.path().display())));
         }
         let (plan, too_large) = gguf_edit::split_plan(plan, &SplitOptions::new(limit))?;
+        warn_too_large(ui, &too_large);
+        Ok(plan)
+    }
+
+    /// Splits the output of a conversion as llama.cpp's converter does, if an option requests it.
+    ///
+    /// # Errors
+    /// If the shards cannot be written.
+    pub fn apply_to_conversion(self, ui: &mut Ui, plan: Plan) -> Result<Plan, Failure> {
+        if !self.are_given() {
+            return Ok(plan);
+        }
+        let (plan, too_large) = gguf_edit::split_converted(plan, self.split_max_tensors, self.split_max_size)?;
         warn_too_large(ui, &too_large);
         Ok(plan)
     }

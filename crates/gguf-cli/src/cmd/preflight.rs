@@ -5,6 +5,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, ValueRef};
 use gguf_hf::Skipped;
 use gguf_io::Room;
@@ -46,7 +47,7 @@ impl RangeCheck {
         let found = found?;
         // List a tensor only once for all plans.
         let mut tensors: Vec<&OutOfRange> = found.iter().flatten().collect();
-        tensors.sort_by_key(|tensor| tensor.overflow.is_none());
+        tensors.compact_sort_by_key(|tensor| tensor.overflow.is_none());
         let mut seen = HashSet::new();
         tensors.retain(|tensor| seen.insert(tensor.tensor.as_str()));
         for tensor in tensors.iter().take(MAX_LISTED) {

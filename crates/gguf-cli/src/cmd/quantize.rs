@@ -257,8 +257,8 @@ impl How {
     fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
         let matrix = self.options.matrix()?;
         let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
-        let offers = gguf_quantize::offers(&self.draft(input)?, matrix.as_ref(), &options)?;
-        list::print(ui, input, &offers, self.json)
+        let draft = self.draft(input)?;
+        list::print(ui, input, gguf_quantize::offers(&draft, matrix.as_ref(), &options), self.json)
     }
 
     /// A draft that copies the input, with the requested reserved space.

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use gguf_format::keys::{self, FileType};
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, TensorInfo};
 use gguf_io::Model;
 use gguf_quantize::mix::recipe::{Recipe, RecipeError};
@@ -136,7 +137,7 @@ impl ShowArgs {
         let mut tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
         let architecture = model.gguf().get(keys::GENERAL_ARCHITECTURE).and_then(|name| name.get::<&str>().ok());
         if !architecture.is_some_and(keys::is_image_architecture) {
-            tensors.sort_by(|a, b| processing_order(&a.name, &b.name));
+            tensors.compact_sort_by(|a, b| processing_order(&a.name, &b.name));
         }
         let facts: Vec<TensorFacts<'_>> =
             tensors.iter().map(|t| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();

@@ -40,8 +40,8 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let file = self.how.open(ui, &self.file)?;
-        let mut head = Head::from_gguf(file.gguf());
+        let opened = self.how.open(ui, &self.file)?;
+        let mut head = Head::from_gguf(opened.gguf());
         let mut edits = Vec::new();
         for (from, to) in &self.names {
             let (from, to) = (from.clone(), to.clone());
@@ -54,6 +54,6 @@ impl Args {
             gguf_edit::apply(&mut head, std::slice::from_ref(&edit)).map_err(|e| e.at(&self.file))?;
             edits.push(edit);
         }
-        self.how.run(ui, &self.file, &edits)
+        self.how.run(ui, opened, &edits)
     }
 }

@@ -24,9 +24,10 @@ const ROWS: usize = 40;
 ///
 /// Without options, reports the damage and changes nothing. --mend restores fields that follow from the rest of the
 /// file: magic, version, counts, offsets that the file length determines, and padding at the end. --output saves the
-/// key-values and all intact tensors to a new file. --from compares the file with an intact copy, tensor by tensor, and
-/// copies only ranges that differ or are missing, in place; the copy may have other key-values or be split. An
-/// interrupted repair can be run again. The exit code is 0 if the file is intact or has been repaired.
+/// key-values and all intact tensors to a new file. --from compares the file with an intact copy and copies only ranges
+/// that differ or are missing, in place; the copy may have other key-values, which are reported, or be split. With
+/// --exact, the file becomes the same as the copy. An interrupted repair can be run again. The exit code is 0 if the
+/// file is intact or has been repaired.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +55,10 @@ pub struct Args {
     /// Overwrite an existing --output file
     #[arg(short, long, requires = "output")]
     force: bool,
+
+    /// With --from, also restore keys, values and names: the file becomes the same as the copy, byte for byte
+    #[arg(long, requires = "from")]
+    exact: bool,
 
     /// With --from, print the ranges to copy without copying them
     #[arg(short = 'n', long, requires = "from")]
@@ -143,10 +148,14 @@ impl Args {
 
     fn copy(&self, ui: &mut Ui, diagnosis: &Diagnosis, other: &Path, report: &mut Report) -> Outcome {
         let watch = Watch::new(self.quiet);
-        let comparison = Comparison::new(diagnosis, other, &watch);
+        let compare = if self.exact { Comparison::exact } else { Comparison::new };
+        let comparison = compare(diagnosis, other, &watch);
         watch.clear();
         let comparison = comparison?;
-        let is_same = comparison.is_same(diagnosis);
+        let is_same = comparison.is_same();
+        let differences: Vec<String> = comparison.differences().iter().map(ToString::to_string).collect();
+        let whole = is_same && differences.is_empty();
+        report.insert("whole".into(), (diagnosis.is_whole() && whole).into());
         report.insert("copied_from".into(), json!(json::path(other)));
         report.insert("bad_bytes".into(), comparison.bad_bytes().into());
         report.insert("dry_run".into(), self.dry_run.into());
@@ -155,6 +164,13 @@ impl Args {
             json!({ "offset": bad.at, "bytes": bad.len, "tensor": tensor })
         });
         report.insert("bad_ranges".into(), ranges.collect());
+        let names = comparison.names().iter().map(|names| {
+            let [found, right] = names.each_ref().map(|name| String::from_utf8_lossy(name).into_owned());
+            json!({ "found": found, "right": right })
+        });
+        report.insert("bad_names".into(), names.collect());
+        report.insert("cut_bytes".into(), comparison.cut_bytes().into());
+        report.insert("differences".into(), json!(differences));
         if self.dry_run && !self.json {
             print_ranges(ui, &comparison)?;
         }
@@ -163,17 +179,53 @@ impl Args {
             watch.clear();
             done?;
         }
-        let n = comparison.bad().len();
-        let (ranges, bytes) = (grouped(n as u64), size(comparison.bad_bytes()));
-        match (is_same, self.dry_run) {
-            (true, _) => self.note(ui, "no differences from the copy"),
-            (false, true) => self.note(ui, &format!("{bytes} in {ranges} ranges would be copied")),
-            (false, false) => self.note(ui, &format!("{bytes} in {ranges} ranges copied; all tensors match the copy")),
+        if !self.dry_run {
+            report.insert("whole_after".into(), differences.is_empty().into());
         }
+        self.say(ui, diagnosis, &comparison);
         if !self.json && !self.dry_run {
             ui.print_path(&self.file)?;
         }
-        Ok(if is_same || !self.dry_run { Verdict::Good } else { Verdict::Bad })
+        let is_good = differences.is_empty() && (is_same || !self.dry_run);
+        Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+    }
+
+    /// Reports what was copied, or would be, and the remaining differences.
+    fn say(&self, ui: &mut Ui, diagnosis: &Diagnosis, comparison: &Comparison) {
+        let done = |what: &str, done: &str| match self.dry_run {
+            true => format!("{what} would be {done}"),
+            false => format!("{what} {done}"),
+        };
+        for mend in diagnosis.mends() {
+            self.note(ui, &done(&mend.to_string(), "repaired"));
+        }
+        for [found, right] in comparison.names() {
+            let name = |name: &[u8]| gguf_format::check::shown(Str(name));
+            self.note(ui, &done(&format!("the name {}", name(found)), &format!("corrected to {}", name(right))));
+        }
+        if comparison.cut_bytes() > 0 {
+            let bytes = format!("{} bytes after the end of the copy", grouped(comparison.cut_bytes()));
+            self.note(ui, &done(&bytes, "removed"));
+        }
+        let (n, bytes) = (comparison.bad().len() as u64, size(comparison.bad_bytes()));
+        match n {
+            0 => {}
+            _ if self.dry_run => self.note(ui, &done(&format!("{bytes} in {} ranges", grouped(n)), "copied")),
+            _ => self.note(ui, &format!("{bytes} in {} ranges copied; all tensors match the copy", grouped(n))),
+        }
+        let differences = comparison.differences();
+        if differences.is_empty() && comparison.is_same() {
+            self.note(ui, "no differences from the copy");
+        }
+        for difference in differences.iter().take(ROWS) {
+            ui.warning(&format!("not changed: {difference}"));
+        }
+        if differences.len() > ROWS {
+            ui.warning(&format!("not changed: {} more", grouped((differences.len() - ROWS) as u64)));
+        }
+        if !differences.is_empty() {
+            self.note(ui, "if these differences are damage, --exact restores them, too");
+        }
     }
 }
 
@@ -194,6 +246,7 @@ fn state(state: DataState) -> String {
         DataState::Cut { missing } => format!("{} missing", size(missing)),
         DataState::Missing => "missing".to_owned(),
         DataState::Unsized(e) => e.to_string(),
+        DataState::Unplaced => "at an impossible offset, or overlapped by one".to_owned(),
         _ => String::new(),
     }
 }

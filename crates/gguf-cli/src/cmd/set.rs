@@ -1,6 +1,5 @@
 //! `gguf set`: sets metadata keys.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use crate::ui::Ui;
 
 mod how;
 
-pub use how::{How, parse_room};
+pub use how::{How, lock, parse_room};
 
 /// Maximum size of text or JSON input.
 const MAX_TEXT: u64 = 256 << 20;
@@ -104,8 +103,8 @@ impl Args {
         if from.clone().filter(|path| *path == Path::new("-")).count() > 1 {
             return Err(Failure::CouldNotRun("standard input can be read only once; pass a file instead".to_owned()));
         }
-        let file = self.how.open(ui, &self.file)?;
-        let head = Head::from_gguf(file.gguf());
+        let opened = self.how.open(ui, &self.file)?;
+        let head = Head::from_gguf(opened.gguf());
         let edits = self.edits(&head).map_err(|e| match e {
             Wrong::Edit(e) => e.at(&self.file).into(),
             Wrong::Other(failure) => failure,
@@ -122,7 +121,7 @@ impl Args {
                 ui.warning(&format!("{}: llama.cpp expects {expected}; set as {}", value.key, kind_text(kind)));
             }
         }
-        self.how.run(ui, &self.file, &edits)
+        self.how.run(ui, opened, &edits)
     }
 
     fn edits(&self, head: &Head) -> Result<Vec<Edit>, Wrong> {
@@ -184,12 +183,8 @@ fn by_id(text: &str) -> Result<Token, Failure> {
 /// Reads a whole file, or standard input for `-`.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |e: std::io::Error| Failure::CouldNotRun(format!("{}: cannot read: {e}", path.display()));
-    let input: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(File::open(path).map_err(fail)?),
-    };
     let mut bytes = Vec::new();
-    input.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
+    super::input(path)?.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > MAX_TEXT {
         let problem = format!("{}: expected text of at most {MAX_TEXT} bytes", path.display());
         return Err(Failure::CouldNotRun(problem));

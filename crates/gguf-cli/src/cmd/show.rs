@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gguf_edit::join::is_piece;
 use gguf_format::Gguf;
+use gguf_format::sort::CompactSort as _;
 use gguf_io::ModelFile;
 use gguf_model::summary::{Summary, summary};
 
@@ -257,9 +258,9 @@ fn tensor_table(ui: &Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order, is_m
     }
     match order {
         Order::File => {}
-        Order::Name => tensors.sort_by_key(|(_, t, _)| t.name),
-        Order::Size => tensors.sort_by_key(|(_, t, _)| std::cmp::Reverse(t.n_bytes().unwrap_or(0))),
-        Order::Type => tensors.sort_by_key(|(_, t, _)| t.ty),
+        Order::Name => tensors.compact_sort_by_key(|(_, t, _)| t.name),
+        Order::Size => tensors.compact_sort_by_key(|(_, t, _)| std::cmp::Reverse(t.n_bytes().unwrap_or(0))),
+        Order::Type => tensors.compact_sort_by_key(|(_, t, _)| t.ty),
     }
     let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
     let mut table = Table::new(columns);

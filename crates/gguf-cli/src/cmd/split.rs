@@ -10,6 +10,7 @@ use gguf_pipeline::Plan;
 use serde::Serialize;
 
 use super::output::warn_too_large;
+use super::set::lock;
 use super::size::parse_limit;
 use super::writing::{Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -88,7 +89,8 @@ impl Args {
         let split = gguf_edit::split(&self.input, &options)?;
         self.warn(ui, &split);
         if self.dry_run {
-            return self.show(ui, &split.plan);
+            let shown = self.show(ui, &split.plan)?;
+            return Ok(shown.max(self.writing.judge(ui, &split.plan, &self.prefix)?));
         }
         if self.delete_input && !split.lost.is_empty() {
             return Err(not_everything(&self.input));
@@ -97,6 +99,10 @@ impl Args {
         let done = format!("{} shard{}", grouped(n_files), if n_files == 1 { "" } else { "s" });
         let paths = self.writing.run(ui, &split.plan, &self.prefix, &done)?;
         if let (true, Some(first)) = (self.verify || self.delete_input, paths.first()) {
+            // Excludes edits of inputs to delete: what is verified is what is deleted.
+            let inputs = if self.delete_input { split.inputs.as_slice() } else { &[] };
+            let locks = inputs.iter().map(|path| lock(ui, path, self.writing.quiet));
+            let _locks = locks.collect::<Result<Vec<_>, _>>()?;
             let watch = Watch::new(self.writing.quiet);
             let verified = gguf_edit::merge::verify(&self.input, first, self.writing.threads, &watch);
             watch.clear();

@@ -34,7 +34,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let file = self.how.open(ui, &self.file)?;
+        let opened = self.how.open(ui, &self.file)?;
         let mut keys: Vec<String> = Vec::new();
         for key in &self.keys {
             if !key.contains(['*', '?']) {
@@ -42,7 +42,7 @@ impl Args {
                 continue;
             }
             let before = keys.len();
-            let found = file.gguf().kvs().filter(|kv| matches(key, kv.key) && kv.key != gguf_edit::PAD_KEY);
+            let found = opened.gguf().kvs().filter(|kv| matches(key, kv.key) && kv.key != gguf_edit::PAD_KEY);
             keys.extend(found.filter_map(|kv| kv.key.to_str().ok().map(str::to_owned)));
             if keys.len() == before {
                 let (path, key) = (self.file.display(), Str(key.as_bytes()));
@@ -52,6 +52,6 @@ impl Args {
         let mut seen = std::collections::HashSet::new();
         keys.retain(|key| seen.insert(key.clone()));
         let edits: Vec<Edit> = keys.into_iter().map(|key| Edit::Unset { key }).collect();
-        self.how.run(ui, &self.file, &edits)
+        self.how.run(ui, opened, &edits)
     }
 }

@@ -7,7 +7,8 @@ use gguf_pipeline::{Plan, RunOptions};
 use serde::Serialize;
 
 use super::output::{Shards, path_of};
-use crate::failure::Failure;
+use super::preflight;
+use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::ui::{Ui, duration, grouped, size};
 use crate::watch::Watch;
@@ -172,6 +173,18 @@ impl Writing {
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);
         print_written(ui, &paths, self.hashing())?;
         Ok(paths)
+    }
+
+    /// Checks the outputs of a dry run, and the room for them, as a run does.
+    ///
+    /// # Errors
+    /// If the output cannot be named.
+    pub fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
+        let out = path_of(out, plan)?;
+        let outputs = [(plan, out.as_path())];
+        let rooms = preflight::judge_rooms(ui, &gguf_pipeline::rooms(&outputs));
+        let options = RunOptions::default().force(self.force);
+        Ok(rooms.max(preflight::judge_outputs(ui, &outputs, &options)))
     }
 
     /// How the written files are hashed.

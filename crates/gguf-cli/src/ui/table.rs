@@ -111,18 +111,35 @@ impl Column {
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+    /// The texts of all cells, row by row, and the end of each: there can be many, and most are short.
+    cells: String,
+    ends: Vec<usize>,
 }
 
 impl Table {
     /// Creates an empty table.
     pub fn new(columns: impl Into<Vec<Column>>) -> Table {
-        Table { columns: columns.into(), rows: Vec::new() }
+        Table { columns: columns.into(), cells: String::new(), ends: Vec::new() }
     }
 
     /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: impl Into<Vec<String>>) {
-        self.rows.push(cells.into());
+        let cells = cells.into();
+        debug_assert_eq!(cells.len(), self.columns.len(), "one cell per column");
+        for i in 0..self.columns.len() {
+            self.cells.push_str(cells.get(i).map_or("", String::as_str));
+            self.ends.push(self.cells.len());
+        }
+    }
+
+    /// The cells of each row.
+    fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        let n = self.columns.len().max(1);
+        self.ends.chunks(n).enumerate().map(move |(i, ends)| {
+            let first = (i * n).checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+            let starts = [first].into_iter().chain(ends.iter().copied());
+            starts.zip(ends).map(|(start, &end)| self.cells.get(start..end).unwrap_or_default())
+        })
     }
 
     /// Writes the table to standard output, indented by `indent` columns.
@@ -131,9 +148,8 @@ impl Table {
     /// If standard output cannot be written.
     pub fn print(&self, ui: &mut Ui, indent: usize) -> io::Result<()> {
         let widths = self.widths(ui.width.map(|w| w.saturating_sub(indent)));
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
-        self.line(ui, indent, &widths, &titles, Some(Style::Bold))?;
-        for row in &self.rows {
+        self.line(ui, indent, &widths, self.columns.iter().map(|c| c.title), Some(Style::Bold))?;
+        for row in self.rows() {
             self.line(ui, indent, &widths, row, None)?;
         }
         Ok(())
@@ -150,7 +166,7 @@ impl Table {
         };
         let titles = self.columns.iter().map(|column| column.title.to_owned());
         let rules = self.columns.iter().map(|column| if column.right { "--:" } else { "---" }.to_owned());
-        let rows = self.rows.iter().map(|row| self.columns.iter().zip(row).map(|(c, text)| cell(c, text)).collect());
+        let rows = self.rows().map(|row| self.columns.iter().zip(row).map(|(c, text)| cell(c, text)).collect());
         for row in [titles.collect(), rules.collect()].into_iter().chain(rows) {
             let row: Vec<String> = row;
             writeln!(out, "| {} |", row.join(" | "))?;
@@ -158,12 +174,12 @@ impl Table {
         Ok(())
     }
 
-    fn line(
+    fn line<'c>(
         &self,
         ui: &mut Ui,
         indent: usize,
         widths: &[Option<usize>],
-        cells: &[String],
+        cells: impl Iterator<Item = &'c str>,
         style: Option<Style>,
     ) -> io::Result<()> {
         let mut pending = indent;
@@ -171,7 +187,7 @@ impl Table {
             let Some(width) = width else { continue };
             let cell = match column.gives {
                 Gives::First | Gives::Last if ui.width.is_some() => (column.cut)(cell, width),
-                _ => cell.clone(),
+                _ => cell.to_owned(),
             };
             let space = width.saturating_sub(text_width(&cell));
             if column.right {
@@ -192,16 +208,14 @@ impl Table {
     /// The width of each column; `None` if it is omitted. Starts with the widest cells. If the table is too wide, columns are omitted, then
     /// the widest column that can be cut is narrowed repeatedly until the table fits.
     fn widths(&self, room: Option<usize>) -> Vec<Option<usize>> {
-        let cell_width = |i: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(i));
-            cells
-                .map(|cell| text_width(cell))
-                .filter(|&width| room.is_some() || width <= WIDEST)
-                .chain(self.columns.get(i).map(|c| text_width(c.title)))
-                .max()
-                .unwrap_or(0)
-        };
-        let mut widths: Vec<Option<usize>> = (0..self.columns.len()).map(|i| Some(cell_width(i))).collect();
+        let mut widths: Vec<Option<usize>> = self.columns.iter().map(|c| Some(text_width(c.title))).collect();
+        for row in self.rows() {
+            for (widest, width) in widths.iter_mut().zip(row.map(text_width)) {
+                if room.is_some() || width <= WIDEST {
+                    *widest = (*widest).max(Some(width));
+                }
+            }
+        }
         let Some(room) = room else { return widths };
         let total = |widths: &[Option<usize>], least: usize| {
             let columns = self.columns.iter().zip(widths);

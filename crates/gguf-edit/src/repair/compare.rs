@@ -1,16 +1,20 @@
 //! Compares a damaged file with an intact copy, and copies only the bytes that differ.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Head;
-use gguf_io::in_place::{self, replace_start};
-use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_format::shard::ShardKeys;
+use gguf_format::sort::CompactSort as _;
+use gguf_format::{Gguf, Head, Str, TensorInfoRef};
+use gguf_io::{FileState, Model, ModelFile, ReadAt};
 use gguf_pipeline::{Event, Progress};
 
-use super::{Diagnosis, advance, io_error};
+use super::{DataState, Diagnosis, MendedHead, TensorState, advance, check_name, io_error, lock_for_writing};
 use crate::EditError;
+use crate::diff::{KeyDiff, diff_keys};
 
 /// Bytes to compare at a time.
 const PIECE: usize = 1 << 20;
@@ -35,20 +39,65 @@ pub struct BadRange {
     source: (usize, u64),
 }
 
+/// A difference from the copy that a repair does not change.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// A key has another value, or only one of the files has it.
+    Key {
+        /// The key.
+        key: Vec<u8>,
+        /// Whether the file and the copy have it.
+        has: [bool; 2],
+    },
+    /// The heads differ in version, byte order, or the order of keys or tensors.
+    Head,
+    /// Only the copy has the tensor.
+    NoTensor {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The file has bytes after its last tensor.
+    Trailing {
+        /// Their number.
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |name: &[u8]| gguf_format::check::shown(Str(name));
+        match self {
+            Difference::Key { key, has: [true, true] } => write!(f, "{}: the value differs", name(key)),
+            Difference::Key { key, has: [_, false] } => write!(f, "{}: not in the copy", name(key)),
+            Difference::Key { key, .. } => write!(f, "{}: only in the copy", name(key)),
+            Difference::Head => f.write_str("another version, byte order, or order of keys or tensors"),
+            Difference::NoTensor { name: tensor } => write!(f, "{}: a tensor that only the copy has", name(tensor)),
+            Difference::Trailing { bytes } => write!(f, "{bytes} bytes after the last tensor"),
+        }
+    }
+}
+
 /// The differences between a damaged file and an intact copy.
 #[derive(Debug)]
 pub struct Comparison {
     path: PathBuf,
+    /// The file, and its state before it was examined.
+    file: File,
+    state: FileState,
     other: PathBuf,
     sources: Vec<ModelFile>,
     bad: Vec<BadRange>,
     compared: u64,
     /// Total size of the existing units that differ.
     differing: u64,
-    /// The resulting length of the file.
-    file_bytes: u64,
+    /// The current and the resulting length of the file.
+    file_bytes: [u64; 2],
     /// The repaired head, if it is written in place of the current one.
     head: Option<Vec<u8>>,
+    /// The damaged and the restored names of tensors.
+    names: Vec<[Vec<u8>; 2]>,
+    differences: Vec<Difference>,
 }
 
 /// A range to compare.
@@ -61,44 +110,81 @@ struct Part {
 
 impl Comparison {
     /// Compares a damaged file with an intact copy. If the head of the file is valid or can be repaired, tensors are matched by name, so
-    /// the copy may have other key-values, another order, or shards; otherwise it must be the same file.
+    /// the copy may have other key-values, another order, or shards; otherwise it must be the same file. A name that differs from an
+    /// unmatched one of the copy in a single bit is restored. Key-values are compared, but not changed.
     ///
     /// # Errors
     /// [`EditError::OtherDamaged`], and [`EditError::NotACopy`] if the copy lacks tensors or has other types or shapes, or if more than
-    /// half of the bytes differ; those of the system.
+    /// half of the bytes differ; [`gguf_io::Error::Changed`] if the file has changed since it was examined; those of the system.
     pub fn new(diagnosis: &Diagnosis, other: &Path, progress: &dyn Progress) -> Result<Comparison, EditError> {
+        // A tensor without a place can only be restored with the head.
+        let has_places = diagnosis.tensors().iter().all(|tensor| tensor.state != DataState::Unplaced);
+        let head = diagnosis.head.as_ref().filter(|_| has_places);
+        Comparison::of_unchanged(diagnosis, head, other, progress)
+    }
+
+    /// As [`new`](Comparison::new), with the copy in one file: the repair makes the damaged file the same, byte for byte.
+    ///
+    /// # Errors
+    /// As for [`new`](Comparison::new).
+    pub fn exact(diagnosis: &Diagnosis, other: &Path, progress: &dyn Progress) -> Result<Comparison, EditError> {
+        Comparison::of_unchanged(diagnosis, None, other, progress)
+    }
+
+    /// Compares, and checks that neither the result nor a refusal is about a file that another program was changing.
+    fn of_unchanged(
+        diagnosis: &Diagnosis,
+        head: Option<&MendedHead>,
+        other: &Path,
+        progress: &dyn Progress,
+    ) -> Result<Comparison, EditError> {
+        let compared = Comparison::between(diagnosis, head, other, progress);
+        diagnosis.check_unchanged()?;
+        compared
+    }
+
+    /// Compares a file that keeps a head, or is the same as the copy.
+    fn between(
+        diagnosis: &Diagnosis,
+        head: Option<&MendedHead>,
+        other: &Path,
+        progress: &dyn Progress,
+    ) -> Result<Comparison, EditError> {
         let path = diagnosis.path().to_owned();
         if other.canonicalize().ok().is_some_and(|other| path.canonicalize().is_ok_and(|path| path == other)) {
             return Err(EditError::SameFile.at(other));
         }
-        let sources = open_whole(other, diagnosis.has_head())?;
-        let not_a_copy = |problem: String| EditError::NotACopy { other: other.to_owned(), problem }.at(&path);
+        let mut sources = open_whole(other, head.is_some())?;
+        // A shard is compared with the same shard of the copy.
+        let shard = head.map(|head| ShardKeys::of(&head.gguf)).filter(|shard| shard.count > Some(1));
+        let is_same_shard = |file: &ModelFile| Some(ShardKeys::of(file.gguf())) == shard;
+        if sources.iter().any(is_same_shard) {
+            sources.retain(is_same_shard);
+        }
+        let is_alike = matches!(sources.as_slice(), [one] if one.file_bytes() == diagnosis.file_bytes());
+        let not_a_copy =
+            |problem: String, is_alike| EditError::NotACopy { other: other.to_owned(), problem, is_alike }.at(&path);
+        let file = || diagnosis.file.try_clone().map_err(io_error(&path, "open"));
         let mut comparison = Comparison {
             path: path.clone(),
+            file: file()?,
+            state: diagnosis.state,
             other: other.to_owned(),
             sources,
             bad: Vec::new(),
             compared: 0,
             differing: 0,
-            file_bytes: diagnosis.file_bytes(),
+            file_bytes: [diagnosis.file_bytes(); 2],
             head: None,
+            names: Vec::new(),
+            differences: Vec::new(),
         };
-        let parts = match &diagnosis.head {
-            Some(head) => {
-                if !diagnosis.mends().is_empty() {
-                    comparison.head = Some(head.encoded()?);
-                }
-                comparison.file_bytes = diagnosis.whole_bytes().unwrap_or(0).max(comparison.file_bytes);
-                comparison.by_tensor(diagnosis).map_err(not_a_copy)?
-            }
-            None => {
-                let len = comparison.sources.first().map_or(0, ModelFile::file_bytes);
-                comparison.file_bytes = len;
-                vec![Part { at: 0, len, tensor: None, source: (0, 0) }]
-            }
+        let parts = match head {
+            Some(head) => comparison.keeping(diagnosis, head, |problem| not_a_copy(problem, is_alike))?,
+            None => comparison.whole_copy(0),
         };
         progress.event(Event::Started { n_tensors: parts.len(), bytes: parts.iter().map(|part| part.len).sum() });
-        let file = File::open(&path).map_err(io_error(&path, "open"))?;
+        let file = file()?;
         let there = file.size().map_err(io_error(&path, "read"))?;
         for (index, part) in parts.iter().enumerate() {
             if let Some(name) = &part.tensor {
@@ -109,34 +195,147 @@ impl Comparison {
         // Missing bytes are not a sign of another model.
         let differing = comparison.differing;
         if differing > comparison.compared / 2 {
-            return Err(not_a_copy(format!("{differing} of {} bytes differ", comparison.compared)));
+            return Err(not_a_copy(format!("{differing} of {} bytes differ", comparison.compared), false));
         }
         Ok(comparison)
     }
 
+    /// The parts of a file that keeps its head.
+    fn keeping(
+        &mut self,
+        diagnosis: &Diagnosis,
+        head: &MendedHead,
+        not_a_copy: impl Fn(String) -> EditError,
+    ) -> Result<Vec<Part>, EditError> {
+        let matches = self.by_tensor(diagnosis, head).map_err(not_a_copy)?;
+        let renamed: Vec<(usize, Vec<u8>)> = matches.renamed;
+        self.names = renamed
+            .iter()
+            .filter_map(|(index, right)| Some([diagnosis.tensors().get(*index)?.name.clone(), right.clone()]))
+            .collect();
+        let encoded = head.encoded(&renamed)?;
+        let is_same_head = |file: &ModelFile| {
+            file.gguf().bytes().get(..encoded.len()) == Some(encoded.as_slice()) && self.sources.len() == 1
+        };
+        let is_same = self.sources.first().is_some_and(is_same_head);
+        if !diagnosis.mends().is_empty() || !renamed.is_empty() {
+            self.head = Some(encoded);
+        }
+        if is_same {
+            return Ok(self.whole_copy(head.gguf.head_bytes()));
+        }
+        let is_shard = |gguf: &Gguf<'_>| ShardKeys::of(gguf).count > Some(1);
+        let are_shards = self.sources.iter().any(|file| is_shard(file.gguf()));
+        if let Some(copy) = self.sources.first() {
+            let (keys, _) = diff_keys(&head.gguf, copy.gguf());
+            self.differences.extend(keys.into_iter().filter_map(|KeyDiff { a, b }| {
+                let own = a.and_then(|index| head.gguf.kv_by_index(index));
+                let kv = own.or_else(|| copy.gguf().kv_by_index(b?))?;
+                Some(Difference::Key { key: kv.key.as_bytes().to_vec(), has: [a.is_some(), b.is_some()] })
+            }));
+        }
+        self.differences.extend(matches.missing.into_iter().map(|name| Difference::NoTensor { name }));
+        if is_shard(&head.gguf) != are_shards {
+            // Each shard has only some of the keys and tensors.
+            self.differences.retain(|what| matches!(what, Difference::Key { has: [true, true], .. }));
+        } else if self.differences.is_empty() {
+            self.differences.push(Difference::Head);
+        }
+        let whole = diagnosis.whole_bytes().unwrap_or(0);
+        let trailing = diagnosis.file_bytes().saturating_sub(whole);
+        if trailing > 0 {
+            self.differences.push(Difference::Trailing { bytes: trailing });
+        }
+        self.file_bytes[1] = whole.max(diagnosis.file_bytes());
+        Ok(matches.parts)
+    }
+
+    /// The parts of the copy after its first bytes, for a file that is the same.
+    fn whole_copy(&mut self, from: u64) -> Vec<Part> {
+        let Some(copy) = self.sources.first() else { return Vec::new() };
+        self.file_bytes[1] = copy.file_bytes();
+        let part = |at: u64, end: u64, tensor| Part { at, len: end.saturating_sub(at), tensor, source: (0, at) };
+        let ranges = copy
+            .gguf()
+            .tensors()
+            .filter_map(|tensor| Some((copy.gguf().tensor_range(&tensor).ok()?, tensor.name.as_bytes().to_owned())));
+        let mut ranges: Vec<_> = ranges.collect();
+        ranges.compact_sort_by_key(|(range, _)| (range.start, range.end));
+        let (mut parts, mut at) = (Vec::new(), from);
+        for (range, name) in ranges {
+            // The head, and padding.
+            parts.push(part(at, range.start, None));
+            parts.push(part(range.start.max(at), range.end, Some(name)));
+            at = at.max(range.end);
+        }
+        parts.push(part(at, copy.file_bytes(), None));
+        parts.retain(|part| part.len > 0);
+        parts
+    }
+
     /// The tensors of the file, each with its place in the copy.
-    fn by_tensor(&self, diagnosis: &Diagnosis) -> Result<Vec<Part>, String> {
-        let mut there = std::collections::HashMap::new();
+    fn by_tensor(&self, diagnosis: &Diagnosis, head: &MendedHead) -> Result<Matches, String> {
+        let mut there = Vec::new();
         for (number, file) in self.sources.iter().enumerate() {
             for tensor in file.gguf().tensors() {
                 let range = file.gguf().tensor_range(&tensor).map_err(|e| e.to_string())?;
-                there.insert(tensor.name.as_bytes().to_owned(), (number, range.start, tensor));
+                there.push((number, range.start, tensor));
             }
         }
-        let mut parts = Vec::new();
+        let mut by_name: HashMap<&[u8], Vec<usize>> = HashMap::new();
+        for (i, (_, _, tensor)) in there.iter().enumerate() {
+            by_name.entry(tensor.name.as_bytes()).or_default().push(i);
+        }
+        let mut here: HashMap<&[u8], usize> = HashMap::new();
         for tensor in diagnosis.tensors() {
-            let Some((number, start, found)) = there.get(&tensor.name) else {
-                return Err(format!("it has no tensor {}", tensor.shown()));
-            };
-            if found.ty != tensor.ty || !found.dims.eq(tensor.shape.iter().copied()) {
+            *here.entry(&tensor.name).or_default() += 1;
+        }
+        let is_like = |tensor: &TensorState, found: &TensorInfoRef<'_>| {
+            found.ty == tensor.ty && found.dims.eq(tensor.shape.iter().copied())
+        };
+        let mut taken = vec![false; there.len()];
+        let mut found: Vec<Option<usize>> = Vec::new();
+        for (tensor, offset) in diagnosis.tensors().iter().zip(&head.offsets) {
+            let named = by_name.get(tensor.name.as_slice()).map(Vec::as_slice).unwrap_or_default();
+            let like = |i: &&usize| there.get(**i).is_some_and(|(_, _, found)| is_like(tensor, found));
+            // A damaged name may be that of another tensor, which is in the same place in the copy.
+            let is_duplicate = here.get(tensor.name.as_slice()).is_some_and(|n| *n > named.len());
+            let in_place =
+                |i: &&usize| !is_duplicate || there.get(**i).is_some_and(|(_, _, found)| found.offset == *offset);
+            let chosen = named.iter().filter(like).filter(in_place).find(|i| taken.get(**i) == Some(&false)).copied();
+            if chosen.is_none() && !named.is_empty() && !is_duplicate {
                 return Err(format!("{} has another type or shape there", tensor.shown()));
             }
-            let len = tensor.range.end.saturating_sub(tensor.range.start);
-            let (at, name) = (tensor.range.start, Some(tensor.name.clone()));
-            parts.push(Part { at, len, tensor: name, source: (*number, *start) });
+            chosen.and_then(|i| taken.get_mut(i)).into_iter().for_each(|taken| *taken = true);
+            found.push(chosen);
         }
-        parts.sort_by_key(|part| part.at);
-        Ok(parts)
+        let mut matches = Matches { parts: Vec::new(), renamed: Vec::new(), missing: Vec::new() };
+        for (index, tensor) in diagnosis.tensors().iter().enumerate() {
+            let at = match found.get(index).copied().flatten() {
+                Some(at) => at,
+                None => {
+                    let mut near = there.iter().enumerate().filter(|(i, (_, _, found))| {
+                        taken.get(*i) == Some(&false)
+                            && is_like(tensor, found)
+                            && bits_apart(&tensor.name, found.name.as_bytes()) == Some(1)
+                    });
+                    let (Some((at, (_, _, right))), None) = (near.next(), near.next()) else {
+                        return Err(format!("it has no tensor {}", tensor.shown()));
+                    };
+                    matches.renamed.push((index, right.name.as_bytes().to_owned()));
+                    taken.get_mut(at).into_iter().for_each(|taken| *taken = true);
+                    at
+                }
+            };
+            let Some((number, start, right)) = there.get(at) else { continue };
+            let len = tensor.range.end.saturating_sub(tensor.range.start);
+            let name = Some(right.name.as_bytes().to_owned());
+            matches.parts.push(Part { at: tensor.range.start, len, tensor: name, source: (*number, *start) });
+        }
+        matches.parts.compact_sort_by_key(|part| part.at);
+        let missing = there.iter().zip(&taken).filter(|(_, taken)| !**taken);
+        matches.missing = missing.map(|((_, _, tensor), _)| tensor.name.as_bytes().to_owned()).collect();
+        Ok(matches)
     }
 
     fn compare(&mut self, file: &File, there: u64, part: &Part, progress: &dyn Progress) -> Result<(), EditError> {
@@ -200,29 +399,44 @@ impl Comparison {
         self.compared
     }
 
-    /// Whether there is nothing to repair.
-    pub fn is_same(&self, diagnosis: &Diagnosis) -> bool {
-        self.bad.is_empty() && self.head.is_none() && self.file_bytes == diagnosis.file_bytes()
+    /// Whether there is nothing to repair. There may be [differences](Comparison::differences) that a repair does not change.
+    pub fn is_same(&self) -> bool {
+        let [before, after] = self.file_bytes;
+        self.bad.is_empty() && self.head.is_none() && before == after
+    }
+
+    /// The differences that the repair does not change; none if it makes the file the same as the copy.
+    pub fn differences(&self) -> &[Difference] {
+        &self.differences
+    }
+
+    /// The damaged names of tensors, each with the right one.
+    pub fn names(&self) -> &[[Vec<u8>; 2]] {
+        &self.names
+    }
+
+    /// Bytes after the end of the copy, which the repair removes.
+    pub fn cut_bytes(&self) -> u64 {
+        let [before, after] = self.file_bytes;
+        before.saturating_sub(after)
     }
 
     /// Copies the ranges from the copy, in place. After an interruption the file is less damaged, and the repair can be repeated.
     ///
     /// # Errors
-    /// Those of the system.
+    /// [`gguf_io::Error::Busy`] if another process is editing the file, and [`gguf_io::Error::Changed`] if it has changed since it was
+    /// examined; those of the system.
     pub fn repair(&self, progress: &dyn Progress) -> Result<(), EditError> {
         let fail = |action| io_error(&self.path, action);
+        let (mut lock, file) = lock_for_writing(&self.path, &self.file, self.state)?;
         progress.event(Event::Started { n_tensors: self.bad.len(), bytes: self.bad_bytes() });
         if let Some(new) = &self.head {
             let mut old = vec![0; new.len()];
-            let file = File::open(&self.path).map_err(fail("open"))?;
             file.read_exact_at(0, &mut old).map_err(fail("read"))?;
-            drop(file);
             if old != *new {
-                replace_start(&self.path, &old, new, &|_| ())?;
+                lock.replace_start(&old, new, &|_| ())?;
             }
         }
-        in_place::finish(&self.path)?;
-        let file = File::options().read(true).write(true).open(&self.path).map_err(fail("open for writing"))?;
         let mut buffer = vec![0; PIECE];
         for bad in &self.bad {
             let (number, start) = bad.source;
@@ -238,23 +452,34 @@ impl Comparison {
             }
         }
         let len = file.size().map_err(fail("read"))?;
-        if len != self.file_bytes && (len < self.file_bytes || self.is_same_file()) {
-            file.set_len(self.file_bytes).map_err(fail("write"))?;
+        let [_, right] = self.file_bytes;
+        if len != right {
+            file.set_len(right).map_err(fail("write"))?;
         }
         file.sync_all().map_err(fail("sync"))?;
+        check_name(&lock, &file)?;
         progress.event(Event::Finished);
         Ok(())
-    }
-
-    /// Whether the whole file is compared, including the head, so that it gets the length of the copy.
-    fn is_same_file(&self) -> bool {
-        self.bad.first().is_some_and(|bad| bad.tensor.is_none())
     }
 
     /// The copy.
     pub fn other(&self) -> &Path {
         &self.other
     }
+}
+
+/// The tensors of a file, and those of the copy.
+struct Matches {
+    parts: Vec<Part>,
+    /// The indices of tensors with damaged names, and the right ones.
+    renamed: Vec<(usize, Vec<u8>)>,
+    /// Tensors that only the copy has.
+    missing: Vec<Vec<u8>>,
+}
+
+/// The number of different bits of two names of the same length.
+fn bits_apart(a: &[u8], b: &[u8]) -> Option<u32> {
+    (a.len() == b.len()).then(|| a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum())
 }
 
 #[cfg(unix)]

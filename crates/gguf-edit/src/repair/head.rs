@@ -17,8 +17,8 @@ const START: usize = 24;
 
 /// The limits of a head with guessed counts: invalid data must not be read into memory by the gigabyte.
 const LIMITS: Limits = Limits {
-    tensors: 1 << 18,
-    kvs: 1 << 18,
+    tensors: MODEL_LIMITS.tensors,
+    kvs: MODEL_LIMITS.kvs,
     string_bytes: 32 << 20,
     name_bytes: 64,
     elements: 8 << 20,
@@ -40,12 +40,18 @@ pub(super) struct MendedHead {
 }
 
 impl MendedHead {
-    /// The bytes of the repaired head, of the same length as the current one.
-    pub(super) fn encoded(&self) -> Result<Vec<u8>, EditError> {
+    /// The bytes of the repaired head, of the same length as the current one, with other names for some tensors: their indices, and names
+    /// of the same length.
+    pub(super) fn encoded(&self, names: &[(usize, Vec<u8>)]) -> Result<Vec<u8>, EditError> {
         let mut head = Head::from_gguf(&self.gguf);
-        let is_changed = head.tensors.iter().zip(&self.offsets).any(|(tensor, right)| tensor.offset != *right);
-        if !is_changed {
+        let is_moved = head.tensors.iter().zip(&self.offsets).any(|(tensor, right)| tensor.offset != *right);
+        if !is_moved && names.is_empty() {
             return Ok(self.gguf.bytes().to_owned());
+        }
+        for (index, name) in names {
+            if let Some(tensor) = head.tensors.get_mut(*index) {
+                tensor.name.clone_from(name);
+            }
         }
         for (tensor, right) in head.tensors.iter_mut().zip(&self.offsets) {
             tensor.offset = *right;

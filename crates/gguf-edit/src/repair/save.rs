@@ -1,21 +1,23 @@
 //! Saves the intact parts of a damaged file.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Version, swap_blocks};
-use gguf_io::ReadAt;
+use gguf_io::{FileState, ReadAt};
 use gguf_pipeline::plan::{Draft, Input, Keep, Op, Reason, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, Source};
 
-use super::{MendedHead, TensorState, io_error};
+use super::{Diagnosis, MendedHead, io_error};
 use crate::EditError;
 
 /// The tensors of a damaged file.
 #[derive(Debug)]
 struct Whole {
+    path: PathBuf,
     file: File,
+    state: FileState,
     order: ByteOrder,
     /// Type, offset and length of each.
     tensors: Vec<(GgmlType, u64, u64)>,
@@ -36,35 +38,41 @@ impl Source for Whole {
         }
         Ok(())
     }
+
+    fn check_unchanged(&self) -> Result<(), gguf_pipeline::Error> {
+        match FileState::of(&self.file).is_ok_and(|state| state == self.state) {
+            true => Ok(()),
+            false => Err(gguf_io::Error::Changed(self.path.clone()).into()),
+        }
+    }
 }
 
 /// Writes the key-values and the intact tensors; returns the size of the file.
 pub(super) fn save(
-    path: &Path,
+    diagnosis: &Diagnosis,
     head: &MendedHead,
-    tensors: &[TensorState],
     out: &Path,
     force: bool,
     progress: &dyn Progress,
 ) -> Result<u64, EditError> {
+    let Diagnosis { path, file, state, tensors, .. } = diagnosis;
     let mut kvs = Head::from_gguf(&head.gguf);
     let order = kvs.dialect.order;
     kvs.dialect = Dialect::new(Version::V3);
     kvs.tensors.clear();
     let (mut plans, mut places) = (Vec::new(), Vec::new());
     for tensor in tensors.iter().filter(|tensor| tensor.is_whole()) {
-        let input =
-            Input { index: plans.len(), name: String::from_utf8_lossy(&tensor.name).into_owned(), ty: tensor.ty };
+        let input = Input { index: plans.len(), name: Box::default(), ty: tensor.ty };
         let kept = Reason::Kept(Keep::Copy);
         plans.push(TensorPlan::new(tensor.name.clone(), tensor.shape.clone(), tensor.ty, kept, Op::Copy(input)));
         places.push((tensor.ty, tensor.range.start, tensor.range.end - tensor.range.start));
     }
-    let file = File::open(path).map_err(io_error(path, "open"))?;
+    let file = file.try_clone().map_err(io_error(path, "open"))?;
     let draft = Draft {
-        path: path.to_owned(),
+        path: path.clone(),
         head: kvs,
         tensors: plans,
-        source: Arc::new(Whole { file, order, tensors: places }),
+        source: Arc::new(Whole { path: path.clone(), file, state: *state, order, tensors: places }),
         rounding: Rounding::Ggml,
         importance: None,
         inputs: path.canonicalize().into_iter().collect(),

@@ -263,7 +263,7 @@ impl Builder {
             Some(input) if is_copy && self.inputs.is_empty() && self.maps.is_empty() => Ok(Op::Copy(input)),
             Some(input) => {
                 self.inputs.push(input);
-                Ok(Op::Gather(Gather { inputs: self.inputs, moves: self.moves, maps: self.maps }))
+                Ok(Op::Gather(Box::new(Gather { inputs: self.inputs, moves: self.moves, maps: self.maps })))
             }
             None => Err(Obstacle::Operation),
         }
@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn input(index: usize) -> Input {
-        Input { index, name: String::new(), ty: GgmlType::F32 }
+        Input { index, name: Box::default(), ty: GgmlType::F32 }
     }
 
     /// A pair of inputs `index` and `index + 1`, optionally stored for the transposed matrix.
@@ -397,7 +397,8 @@ mod tests {
                     "" => crate::pattern::whole(shape),
                     text => Pattern::parse(text).unwrap().bind(shape, &sizes).unwrap(),
                 };
-                let op = Op::Gather(Gather { inputs: vec![input(0)], moves: moved.moves, maps: maps.to_vec() });
+                let op =
+                    Op::Gather(Box::new(Gather { inputs: vec![input(0)], moves: moved.moves, maps: maps.to_vec() }));
                 let out_shape: Vec<u64> = moved.shape.iter().rev().copied().collect();
                 let expected = run(&op, &[whole], out_shape.iter().product());
                 let case = format!("{pattern} {rows} {columns} {is_transposed} {is_embedding}");
@@ -433,8 +434,11 @@ mod tests {
                 let moves = (0..2).flat_map(|input| {
                     bound.moves.iter().map(move |item| Move { input, to: item.to + 24 * input as u64, ..item.clone() })
                 });
-                let op =
-                    Op::Gather(Gather { inputs: vec![input(0), input(1)], moves: moves.collect(), maps: Vec::new() });
+                let op = Op::Gather(Box::new(Gather {
+                    inputs: vec![input(0), input(1)],
+                    moves: moves.collect(),
+                    maps: Vec::new(),
+                }));
                 let shape = [bound.shape[1], bound.shape[0], 2];
                 let expected = run(&op, &[whole0, whole1], 48);
                 let (a, b) = apply(&op, &shape, &[first, second], false).unwrap();
@@ -449,7 +453,7 @@ mod tests {
         let one = |pattern: &str, maps: &[Map]| {
             let moved = Pattern::parse(pattern).unwrap().bind(&[8, 6], &sizes).unwrap();
             let shape: Vec<u64> = moved.shape.iter().rev().copied().collect();
-            let op = Op::Gather(Gather { inputs: vec![input(0)], moves: moved.moves, maps: maps.to_vec() });
+            let op = Op::Gather(Box::new(Gather { inputs: vec![input(0)], moves: moved.moves, maps: maps.to_vec() }));
             apply(&op, &shape, &[pair(0, [8, 6], 2, false, 1.0).0], false).err()
         };
         assert_eq!(one("r c -> r c", &[]), None);
@@ -462,7 +466,11 @@ mod tests {
         let stack = |second: Pair| {
             let moves = crate::pattern::whole(&[6, 4]).moves;
             let moves = [0, 1].map(|input| Move { input, to: 24 * input as u64, ..moves[0].clone() });
-            let op = Op::Gather(Gather { inputs: vec![input(0), input(1)], moves: moves.to_vec(), maps: Vec::new() });
+            let op = Op::Gather(Box::new(Gather {
+                inputs: vec![input(0), input(1)],
+                moves: moves.to_vec(),
+                maps: Vec::new(),
+            }));
             let first = pair(0, [6, 4], 2, false, 1.0).0;
             [&[4, 6, 2][..], &[4, 12]].map(|shape| apply(&op, shape, &[first.clone(), second.clone()], false).err())
         };

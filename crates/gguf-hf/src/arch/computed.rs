@@ -1,8 +1,11 @@
 //! Tensors computed from the configuration.
 
+use std::borrow::Cow;
+
 use gguf_model::arch::{Checkpoint, Computed};
 use gguf_pipeline::plan::Op;
 
+use super::keys::field_error;
 use crate::config;
 use crate::formula::{Fields, Formula};
 use crate::model_plan::{ModelPlan, PlanError};
@@ -87,8 +90,8 @@ fn sinusoids(row_len: u32) -> Vec<f32> {
 fn value(fields: &Fields, formula: &str) -> Result<Option<serde_json::Value>, config::Error> {
     let missing = |what: String| config::Error::Missing(vec![what]);
     let formula = Formula::parse(formula).map_err(|e| missing(e.to_string()))?;
-    let value = fields.eval(&formula).map_err(|e| missing(e.to_string()))?;
-    Ok(value.filter(|value| !value.is_null()))
+    let value = fields.eval(&formula).map_err(field_error)?;
+    Ok(value.filter(|value| !value.is_null()).map(Cow::into_owned))
 }
 
 fn number(fields: &Fields, formula: &str) -> Result<Option<f64>, config::Error> {

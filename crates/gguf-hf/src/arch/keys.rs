@@ -1,5 +1,7 @@
 //! Key-values from the formulas of an architecture.
 
+use std::borrow::Cow;
+
 use gguf_format::Value;
 use gguf_model::arch::{Checkpoint, Key, Kind};
 use serde_json::{Map, Value as Json, json};
@@ -120,13 +122,14 @@ fn evaluate_rows(
 ) -> Result<Vec<(String, Value)>, PlanError> {
     let mut kvs = KeyValues::default();
     for row in rows.iter().copied().flatten() {
-        let formula = Formula::parse(row.formula).map_err(|e| unusable(row, e))?;
+        let formula = Formula::parse(row.formula).map_err(|e| unusable(row.key, e))?;
         let value = match fields.eval(&formula) {
             Err(formula::Error::Missing(_)) if leaves_out => continue,
-            value => value.map_err(|e| unusable(row, e))?.filter(|value| !value.is_null()),
+            value => value.map_err(|e| unusable(row.key, e))?.filter(|value| !value.is_null()),
         };
         match (row.kind, value) {
             (Kind::Field, value) => {
+                let value = value.map(Cow::into_owned);
                 if let (name @ ("block_count" | "further_blocks"), Some(blocks)) = (row.key, &value) {
                     let n = blocks.as_u64().filter(|n| *n <= MAX_BLOCKS);
                     let wrong = || config::Error::invalid("the number of blocks", blocks, "at most 65536 blocks");
@@ -136,14 +139,15 @@ fn evaluate_rows(
                 fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
             }
             (_, None) if row.is_optional || leaves_out => {}
-            (_, None) => return Err(unusable(row, formula::Error::Missing(formula.to_string()))),
+            (_, None) => return Err(unusable(row.key, formula::Error::Missing(formula.to_string()))),
             (kind, Some(value)) => {
                 let key = match row.key {
                     key if PREFIXES.iter().any(|prefix| key.starts_with(prefix)) => key.to_owned(),
                     key => format!("{architecture}.{key}"),
                 };
                 let typed = typed(kind, &value).map_err(|expected| {
-                    unusable(row, formula::Error::Unusable { what: formula.to_string(), found: value, expected })
+                    let found = value.into_owned();
+                    unusable(row.key, formula::Error::Unusable { what: formula.to_string(), found, expected })
                 })?;
                 // The reference omits empty values.
                 if let Some(typed) = typed {
@@ -204,10 +208,10 @@ pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> 
     if present.is_empty() { found } else { present }
 }
 
-/// Converts the error of a formula to one about the configuration.
-fn unusable(row: &Key, e: formula::Error) -> PlanError {
+/// Converts the error of a formula of a row to one about the configuration.
+pub(super) fn unusable(row: &'static str, e: formula::Error) -> PlanError {
     match e {
-        e @ formula::Error::Syntax { .. } => PlanError::Table { key: row.key, problem: e.to_string() },
+        e @ formula::Error::Syntax { .. } => PlanError::Table { key: row, problem: e.to_string() },
         e => field_error(e).into(),
     }
 }
@@ -216,6 +220,7 @@ fn unusable(row: &Key, e: formula::Error) -> PlanError {
 pub(super) fn field_error(e: formula::Error) -> config::Error {
     match e {
         formula::Error::Unusable { what, found, expected } => config::Error::invalid(what, &found, expected),
+        formula::Error::Long { names, n_blocks } => config::Error::Long { fields: names, n_blocks },
         formula::Error::Missing(names) => config::Error::Missing(names.split(" or ").map(str::to_owned).collect()),
         e @ formula::Error::Syntax { .. } => config::Error::Missing(vec![e.to_string()]),
     }

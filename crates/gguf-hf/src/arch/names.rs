@@ -36,7 +36,22 @@ pub(crate) fn of_text_model(
     Ok(checkpoint.outside_blocks.iter().find_map(outside).unwrap_or(name))
 }
 
-/// The same for an image or audio encoder (`filter_tensors` of the reference: first the class, then `MmprojModel`).
+/// The tensors that remain after those of other models and modalities are left out; their formats determine the type of the output.
+pub(crate) fn taken(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> Vec<SourceTensor> {
+    let always = checkpoint.skip.iter().filter(|(_, condition)| condition.is_empty());
+    let patterns: Vec<&str> = always.map(|(pattern, _)| *pattern).collect();
+    let is_taken = |source: &&SourceTensor| {
+        of_text_model(checkpoint, &[], &source.name).is_ok_and(|name| {
+            !patterns.iter().any(|pattern| match pattern.strip_prefix('^') {
+                Some(pattern) => matches(pattern, &source.name),
+                None => matches(pattern, &name),
+            })
+        })
+    };
+    sources.iter().filter(is_taken).cloned().collect()
+}
+
+/// Like [`of_text_model`] for an image or audio encoder (`filter_tensors` of the reference: first the class, then `MmprojModel`).
 fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str> {
     if BUFFERS.iter().any(|buffer| name.ends_with(buffer)) {
         return Err("computed when the model runs");
@@ -176,6 +191,22 @@ mod tests {
         for (text, expected) in [("17.x", Some((17, ".x"))), ("017", None), ("x", None), ("0", Some((0, "")))] {
             assert_eq!(number(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn tensors_of_the_other_part_are_not_taken() {
+        let source =
+            |name: &str| SourceTensor { name: name.to_owned(), dtype: crate::dtype::Dtype::BF16, shape: vec![2, 2] };
+        let names =
+            ["model.layers.0.mlp.up_proj.weight", "vision_tower.x.weight", "multi_modal_projector.linear_1.weight"];
+        let sources = names.map(source);
+        let taken = |table: &Checkpoint| -> Vec<String> {
+            taken(table, &sources).into_iter().map(|source| source.name).collect()
+        };
+        assert_eq!(taken(gguf_model::arch::of_class("LlavaForConditionalGeneration").unwrap().1), names[..1]);
+        let towers = gguf_model::arch::towers_of_class("Lfm2VlForConditionalGeneration");
+        let (_, tower) = towers.into_iter().next().unwrap();
+        assert!(!taken(tower).contains(&names[0].to_owned()));
     }
 
     #[test]

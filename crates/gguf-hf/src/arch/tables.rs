@@ -53,6 +53,9 @@ fn formulas_and_patterns_are_well_formed() {
         for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {
             assert!(formula.is_empty() || Formula::parse(formula).is_ok(), "{name}: {tensor}");
         }
+        for (formula, what) in checkpoint.refuse {
+            assert!(Formula::parse(formula).is_ok(), "{name}: {what}: {:?}", Formula::parse(formula));
+        }
     }
     for arch in ARCHITECTURES {
         for (row, _) in rows(arch).filter(|(row, _)| !row.pattern.is_empty()) {
@@ -136,7 +139,7 @@ fn inverses_restore_what_patterns_move() {
             let mut out = vec![0; moved.shape.iter().product::<u64>() as usize];
             apply(&moved.moves, &source, &mut out);
             assert!(!out.contains(&0), "{text} on {shape:?} leaves elements out");
-            let input = Input { index: 0, name: String::new(), ty: GgmlType::F32 };
+            let input = Input { index: 0, name: Box::default(), ty: GgmlType::F32 };
             let gather = Gather { inputs: vec![input], moves: moved.moves.clone(), maps: vec![] };
             let inverse = gather.inverse(|_| n);
             kinds.insert((text, inverse));

@@ -1,16 +1,21 @@
 //! Tensors: maps a checkpoint's tensors to rows of an architecture, and plans the operations on them.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op, Resize, Sum};
 
+use super::keys::unusable;
 use super::{blocks, names};
 use crate::dtype::SourceTensor;
-use crate::formula::{Fields, Formula};
+use crate::formula::{Fields, Formula, is_true};
 use crate::model_plan::{ModelPlan, NextTokens, Origin, PlanError, float_input};
 use crate::pattern::Pattern;
 
@@ -44,6 +49,7 @@ pub(super) fn add(
         }
     }
     let rows = Rows::new(architecture, checkpoint);
+    let formulas = Formulas::default();
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     let (mut first_of, mut ids) = (None, None);
     let mut unmapped = Vec::new();
@@ -61,8 +67,8 @@ pub(super) fn add(
                 continue;
             }
         };
-        let name = renumbered(checkpoint, name, &plan.fields)?;
-        if is_skipped(checkpoint, &name, &source.name, &plan.fields, rows.block_of(&name))? {
+        let name = renumbered(checkpoint, name, &plan.fields, &formulas)?;
+        if is_skipped(checkpoint, &name, &source.name, rows.block_of(&name), &plan.fields, &formulas)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
@@ -145,10 +151,10 @@ pub(super) fn add(
         let group = slot.stack.and_then(|stack| groups.get(&(key.block, stack.before)).copied());
         order.push((group.unwrap_or_else(|| slot.last()), key, slot));
     }
-    order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
+    order.compact_sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
     for (_, key, slot) in order {
         let name = key.output_name(&slot.tensor);
-        let (shape, mut op) = slot.bind(key, &name, sources, sizes.of(slot.tensor.row), &plan.fields)?;
+        let (shape, mut op) = slot.bind(key, &name, sources, sizes.of(slot.tensor.row), &plan.fields, &formulas)?;
         let halvings = key.block.unwrap_or(0).checked_div(sizes.own.rescale_every.unwrap_or(0)).unwrap_or(0);
         if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
             op = halved(op, halvings, &shape);
@@ -208,11 +214,15 @@ impl<'g> Sizes<'g> {
 }
 
 /// Replaces the number in a name, which is an index into a list, with the element of the list.
-fn renumbered(checkpoint: &Checkpoint, name: String, fields: &Fields) -> Result<String, PlanError> {
+fn renumbered(
+    checkpoint: &Checkpoint,
+    name: String,
+    fields: &Fields,
+    formulas: &Formulas,
+) -> Result<String, PlanError> {
     for (before, list) in checkpoint.renumbered {
         let Some((place, rest)) = name.strip_prefix(before).and_then(names::number) else { continue };
-        let wrong = |e: crate::formula::Error| PlanError::Table { key: before, problem: e.to_string() };
-        let list = fields.eval(&Formula::parse(list).map_err(wrong)?).map_err(wrong)?.unwrap_or_default();
+        let list = formulas.value(list, before, fields)?;
         let element = usize::try_from(place).ok().and_then(|place| list.get(place)?.as_u64());
         // Without an element, the name matches no row.
         return Ok(element.map_or_else(|| format!("{before}?{rest}"), |number| format!("{before}{number}{rest}")));
@@ -226,7 +236,7 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
     match op {
         Op::Copy(input) => {
             let moves = crate::pattern::whole(shape).moves;
-            Op::Gather(Gather { inputs: vec![input], moves, maps: vec![scale] })
+            Op::Gather(Box::new(Gather { inputs: vec![input], moves, maps: vec![scale] }))
         }
         Op::Gather(mut gather) => {
             gather.maps.push(scale);
@@ -253,15 +263,16 @@ fn is_skipped(
     checkpoint: &Checkpoint,
     name: &str,
     source: &str,
-    fields: &Fields,
     block: Option<u64>,
+    fields: &Fields,
+    formulas: &Formulas,
 ) -> Result<bool, PlanError> {
     for (pattern, condition) in checkpoint.skip {
         let matches = match pattern.strip_prefix('^') {
             Some(pattern) => names::matches(pattern, source),
             None => names::matches(pattern, name),
         };
-        if matches && condition_holds_in(condition, pattern, fields, block)? {
+        if matches && condition_holds_in(condition, pattern, block, fields, formulas)? {
             return Ok(true);
         }
     }
@@ -270,23 +281,63 @@ fn is_skipped(
 
 /// Like [`condition_holds`]; for a list, tests the element of the block.
 fn condition_holds_in(
-    condition: &str,
+    condition: &'static str,
     row: &'static str,
-    fields: &Fields,
     block: Option<u64>,
+    fields: &Fields,
+    formulas: &Formulas,
 ) -> Result<bool, PlanError> {
-    let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
-    if condition.starts_with('[') {
-        let list = fields.eval(&Formula::parse(condition).map_err(wrong)?).map_err(wrong)?.unwrap_or_default();
-        let place = block.and_then(|block| usize::try_from(block).ok());
-        return Ok(place.and_then(|place| list.get(place)).is_some_and(|holds| *holds == true));
+    if condition.is_empty() {
+        return Ok(true);
     }
-    condition_holds(condition, row, fields)
+    let value = formulas.value(condition, row, fields)?;
+    if condition.starts_with('[') {
+        let place = block.and_then(|block| usize::try_from(block).ok());
+        return Ok(place.and_then(|place| value.get(place)).is_some_and(|holds| *holds == true));
+    }
+    Ok(is_true(Some(&value)))
+}
+
+/// The values of formulas of rows that apply to many tensors; each is evaluated once.
+#[derive(Default)]
+struct Formulas {
+    values: RefCell<HashMap<&'static str, Rc<serde_json::Value>>>,
+}
+
+impl Formulas {
+    /// The value of a formula, `null` if it has none. The fields must be the same in all calls.
+    fn value(
+        &self,
+        formula: &'static str,
+        row: &'static str,
+        fields: &Fields,
+    ) -> Result<Rc<serde_json::Value>, PlanError> {
+        if let Some(value) = self.values.borrow().get(formula) {
+            return Ok(Rc::clone(value));
+        }
+        let parsed = Formula::parse(formula).map_err(|e| unusable(row, e))?;
+        let value = fields.eval(&parsed).map_err(|e| unusable(row, e))?;
+        let value = Rc::new(value.map_or(serde_json::Value::Null, Cow::into_owned));
+        self.values.borrow_mut().insert(formula, Rc::clone(&value));
+        Ok(value)
+    }
+
+    /// The value of a formula that must have one.
+    fn needed(
+        &self,
+        formula: &'static str,
+        row: &'static str,
+        fields: &Fields,
+    ) -> Result<Rc<serde_json::Value>, PlanError> {
+        let value = self.value(formula, row, fields)?;
+        let missing = || crate::config::Error::Missing(vec![formula.to_owned()]).into();
+        if value.is_null() { Err(missing()) } else { Ok(value) }
+    }
 }
 
 /// Whether the condition of a row holds; an empty condition always does.
 pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Fields) -> Result<bool, PlanError> {
-    let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
+    let wrong = |e| unusable(row, e);
     match condition {
         "" => Ok(true),
         text => fields.holds(&Formula::parse(text).map_err(wrong)?).map_err(wrong),
@@ -487,9 +538,14 @@ impl Slot {
         sources: &[SourceTensor],
         h: &Hparams<'_>,
         fields: &Fields,
+        formulas: &Formulas,
     ) -> Result<(Vec<u64>, Op), PlanError> {
         let block = key.block.unwrap_or(0);
-        let length = |axis: &str, h, block| length(axis, h, block).or_else(|| fields.number(axis));
+        let length = |axis: &str, h, block| {
+            // A class may permute rows by other numbers of heads than it writes.
+            let permuted = fields.number(&format!("permuted.{axis}"));
+            permuted.or_else(|| length(axis, h, block)).or_else(|| fields.number(axis))
+        };
         let unit = self.stack.and_then(|template| Some((template.stack?.0, template.joins)));
         let n_stack = match unit {
             Some((field, true)) => {
@@ -517,9 +573,15 @@ impl Slot {
         }
         let row = self.tensor.row;
         match row.maps {
-            [Map::Values(formula)] => return self.values(formula, h, fields, key.block),
+            [Map::Values(formula)] => {
+                let value = formulas.needed(formula, row.name, fields)?;
+                return self.values(formula, &value, h, key.block);
+            }
             [Map::Whole] => return self.whole_numbers(sources, h, block),
-            [Map::ResizeGrid(formula)] => return self.resized(formula, sources, h, fields, block),
+            [Map::ResizeGrid(formula)] => {
+                let side = formulas.needed(formula, row.name, fields)?;
+                return self.resized(formula, &side, sources, h, block);
+            }
             [Map::BatchNorm(eps)] => {
                 let (shape, inputs) = self.vectors(name, sources, h, block)?;
                 return Ok((shape, Op::BatchNorm { inputs, eps: *eps }));
@@ -542,7 +604,8 @@ impl Slot {
         for (&(part, number), &index) in &self.parts {
             let source = sources.get(index).ok_or_else(incomplete)?;
             let input = float_input(index, source)?;
-            if inputs.first().is_some_and(|first| first.ty != input.ty) {
+            let is_mixed = inputs.first().is_some_and(|first| first.ty != input.ty);
+            if is_mixed && (input.ty.is_quantized() || inputs.iter().any(|input| input.ty.is_quantized())) {
                 return Err(PlanError::Mixed { name: name.to_owned(), tensor: source.name.clone() });
             }
             let wrong = |problem: String| PlanError::Pattern {
@@ -589,7 +652,7 @@ impl Slot {
         }
         let mut maps = Vec::with_capacity(row.maps.len());
         for map in row.maps {
-            resolve(*map, row.name, fields, &mut shape, &mut moves, &mut maps)?;
+            resolve(*map, row.name, (fields, formulas), &mut shape, &mut moves, &mut maps)?;
         }
         let n_parts = (row.maps == [Map::AddParts] && !shape.is_empty()).then(|| shape.remove(0));
         if let Some(input) = inputs.first()
@@ -611,8 +674,8 @@ impl Slot {
                 inputs.push(input);
                 let gather = Gather { inputs, moves, maps };
                 match n_parts {
-                    Some(n_parts) => Op::Sum(Sum { parts: gather, n_parts }),
-                    None => Op::Gather(gather),
+                    Some(n_parts) => Op::Sum(Box::new(Sum { parts: gather, n_parts })),
+                    None => Op::Gather(Box::new(gather)),
                 }
             }
             None => return Err(incomplete()),
@@ -653,7 +716,7 @@ impl Slot {
         let (index, source) = self.only(sources)?;
         let shape: Vec<u64> = source.shape.iter().rev().copied().collect();
         self.check_shape(&shape, sources, h, block)?;
-        let input = |ty| Input { index, name: source.name.clone(), ty };
+        let input = |ty| Input { index, name: source.name.as_str().into(), ty };
         match source.dtype.ggml {
             Some(ty @ GgmlType::I64) => Ok((shape, Op::Narrow(input(ty)))),
             Some(ty @ GgmlType::I32) => Ok((shape, Op::Copy(input(ty)))),
@@ -677,9 +740,9 @@ impl Slot {
     fn resized(
         &self,
         formula: &'static str,
+        found: &serde_json::Value,
         sources: &[SourceTensor],
         h: &Hparams<'_>,
-        fields: &Fields,
         block: u64,
     ) -> Result<(Vec<u64>, Op), PlanError> {
         let (index, source) = self.only(sources)?;
@@ -697,15 +760,14 @@ impl Slot {
         if side == 0 || side * side != *n_vectors || *vector_len == 0 || ones.iter().any(|n| *n != 1) {
             return Err(wrong(format!("expected a square number of vectors, found {n_vectors}")));
         }
-        let found = value_of(formula, self.tensor.row.name, fields)?;
         let to = found.as_u64().filter(|to| (1..=MAX_SIDE).contains(to));
-        let to = to.ok_or_else(|| crate::config::Error::invalid(formula, &found, "a number of vectors up to 65536"))?;
+        let to = to.ok_or_else(|| crate::config::Error::invalid(formula, found, "a number of vectors up to 65536"))?;
         let vector_len = *vector_len;
         *n_vectors = to * to;
         self.check_shape(&shape, sources, h, block)?;
         let op = match side == to {
             true => Op::Copy(input),
-            false => Op::Resize(Resize { input, from: [side; 2], to: [to; 2], vector_len }),
+            false => Op::Resize(Box::new(Resize { input, from: [side; 2], to: [to; 2], vector_len })),
         };
         Ok((shape, op))
     }
@@ -714,20 +776,19 @@ impl Slot {
     fn values(
         &self,
         formula: &'static str,
+        value: &serde_json::Value,
         h: &Hparams<'_>,
-        fields: &Fields,
         block: Option<u64>,
     ) -> Result<(Vec<u64>, Op), PlanError> {
-        let value = value_of(formula, self.tensor.row.name, fields)?;
         let invalid =
-            || PlanError::from(crate::config::Error::invalid(formula, &value, "as many numbers as the tensor has"));
+            || PlanError::from(crate::config::Error::invalid(formula, value, "as many numbers as the tensor has"));
         let dims = self.tensor.shape().iter().map(|dim| dim.of(h, block.unwrap_or(0)));
         let shape: Vec<u64> = dims.collect::<Option<_>>().ok_or_else(invalid)?;
         let n = shape.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim)).filter(|n| *n <= MAX_VALUES);
         let n = n.and_then(|n| usize::try_from(n).ok()).ok_or_else(invalid)?;
         let of_block = block.and_then(|block| value.get(usize::try_from(block).ok()?)).filter(|list| list.is_array());
         let number = |value: &serde_json::Value| value.as_f64().map(|x| x as f32);
-        let values: Option<Vec<f32>> = match of_block.unwrap_or(&value) {
+        let values: Option<Vec<f32>> = match of_block.unwrap_or(value) {
             serde_json::Value::Array(items) => items.iter().map(number).collect(),
             single => number(single).map(|x| vec![x; n]),
         };
@@ -794,23 +855,16 @@ impl Slot {
     }
 }
 
-/// The value of a formula of a row.
-fn value_of(formula: &'static str, row: &'static str, fields: &Fields) -> Result<serde_json::Value, PlanError> {
-    let parsed = Formula::parse(formula).map_err(|e| PlanError::Table { key: row, problem: e.to_string() })?;
-    let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
-    value.ok_or_else(|| crate::config::Error::Missing(vec![formula.to_owned()]).into())
-}
-
 /// Adds a value function to an operation, with the values of its formula. Functions that append rows also change the shape and moves.
 fn resolve(
     map: Map,
     row: &'static str,
-    fields: &Fields,
+    (fields, formulas): (&Fields, &Formulas),
     shape: &mut [u64],
     moves: &mut Vec<Move>,
     maps: &mut Vec<Map>,
 ) -> Result<(), PlanError> {
-    let value = |formula| value_of(formula, row, fields);
+    let value = |formula| formulas.needed(formula, row, fields);
     let wrong = |formula: &str, found: &serde_json::Value, expected| {
         PlanError::from(crate::config::Error::invalid(formula, found, expected))
     };

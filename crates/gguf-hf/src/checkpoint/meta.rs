@@ -14,6 +14,7 @@ use crate::config::shortened;
 use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
 use crate::files;
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::problem::FileProblem;
@@ -81,28 +82,28 @@ fn renamed(name: &str) -> Option<(String, Parts)> {
 ///
 /// # Errors
 /// If a file is missing or invalid, or the shards do not match.
-pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
+pub(crate) fn open(dir: &dyn Folder) -> Result<Option<(Json, Checkpoint)>, Error> {
     let name = |i: usize| format!("consolidated.{i:02}.pth");
     if !files::has(dir, &name(0))? {
         return Ok(None);
     }
     let Some(document) = files::read_json(dir, PARAMS)? else { return Ok(None) };
-    let params = Params::new(dir, document)?;
+    let params = Params::new(dir.path(), document)?;
     let n_shards = count_shards(dir)?;
     let mut whole = Checkpoint::empty();
     let mut shards = Vec::new();
     for i in 0..n_shards {
-        let Some((file, real)) = files::open(dir, name(i))? else {
-            return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(vec![name(i)]) });
+        let Some(file) = dir.open(&name(i))? else {
+            return Err(Error::MissingParts { dir: dir.path().to_owned(), parts: Names(vec![name(i)]) });
         };
         let mut shard = Checkpoint::empty();
-        shard.add_part(super::Part { path: dir.join(name(i)), real, file })?;
+        shard.add_part(super::Part::new(dir, &name(i), file))?;
         whole.parts.append(&mut shard.parts);
         shards.push(shard);
     }
     let plan = |tensor: &str, source: PlanError| {
         let at = shards.iter().position(|shard| shard.tensors.iter().any(|t| t.name == tensor)).unwrap_or(0);
-        Error::Plan { path: dir.join(name(at)), source }
+        Error::Plan { path: dir.path().join(name(at)), source }
     };
     let Some(first) = shards.first() else { return Ok(None) };
     for (index, tensor) in first.tensors.iter().enumerate() {
@@ -131,11 +132,10 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
 }
 
 /// The number of files, which must be numbered without gaps.
-fn count_shards(dir: &Path) -> Result<usize, Error> {
+fn count_shards(dir: &dyn Folder) -> Result<usize, Error> {
     let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
-        let name = entry.map_err(|e| Error::io("list", dir, e))?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("consolidated.")?.strip_suffix(".pth"));
+    for name in super::names_in(dir)? {
+        let number = name.strip_prefix("consolidated.").and_then(|name| name.strip_suffix(".pth"));
         numbers.extend(number.filter(|n| n.len() == 2).and_then(|number| number.parse::<usize>().ok()));
     }
     let n = numbers.iter().max().map_or(0, |last| last + 1).min(MAX_SHARDS);
@@ -143,7 +143,7 @@ fn count_shards(dir: &Path) -> Result<usize, Error> {
     let missing: Vec<String> = missing.collect();
     match missing.is_empty() {
         true => Ok(n),
-        false => Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing) }),
+        false => Err(Error::MissingParts { dir: dir.path().to_owned(), parts: Names(missing) }),
     }
 }
 

@@ -3,14 +3,13 @@
 //! Parameters and tensors have Mistral's names, which the architecture tables include. The rows of queries and keys are already in llama.cpp's
 //! order (`MistralModel` in `conversion/mistral.py`).
 
-use std::path::Path;
-
 use serde_json::{Value as Json, json};
 
 use super::{Checkpoint, Files, list_parts, meta::PARAMS};
 use crate::config::shortened;
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -28,7 +27,7 @@ const NEEDED: [&str; 4] = ["dim", "n_layers", "n_heads", "norm_eps"];
 ///
 /// # Errors
 /// If a file is invalid, or the model has experts or an unsupported weight format.
-pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
+pub(crate) fn open(dir: &dyn Folder) -> Result<Option<(Json, Checkpoint)>, Error> {
     if list_parts(dir, &FILES)?.is_empty() {
         return Ok(None);
     }
@@ -38,7 +37,7 @@ pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
     }
     let invalid = |key: &str, found: &Json, expected| {
         let problem = FileProblem::Value { key: key.to_owned(), found: shortened(found), expected };
-        Error::from(FolderError::Invalid { file: dir.join(PARAMS), problem })
+        Error::from(FolderError::Invalid { file: dir.path().join(PARAMS), problem })
     };
     if let Some(experts) = document.get("moe").filter(|moe| !moe.is_null()) {
         return Err(invalid("moe", experts, "a model without experts; convert its Hugging Face layout"));

@@ -1,7 +1,5 @@
 //! The quantization method of a checkpoint, read from its configuration, and the packed tensors it implies.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::blocks::Format;
@@ -13,6 +11,7 @@ use crate::config::{Config, Error as ConfigError};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
+use crate::folder::Folder;
 use crate::model_plan::{OutType, PlanError};
 use crate::packed::data::Data;
 
@@ -50,11 +49,11 @@ impl Method {
     ///
     /// # Errors
     /// If fields have unexpected types or the method is unknown.
-    pub(crate) fn of(dir: &Path, config: &Config) -> Result<Method, Error> {
+    pub(crate) fn of(dir: &dyn Folder, config: &Config) -> Result<Method, Error> {
         if let Some(method) = config.architecture().ok().and_then(Method::of_class) {
             return Ok(method);
         }
-        let wrong = |source: PlanError| Error::Plan { path: dir.to_owned(), source };
+        let wrong = |source: PlanError| Error::Plan { path: dir.path().to_owned(), source };
         let field = config.hparams().get(FIELD).cloned().unwrap_or_default();
         if !field.is_object() && !field.is_null() {
             return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));

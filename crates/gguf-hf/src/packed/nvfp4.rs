@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Value, keys};
 use gguf_pipeline::plan::{Op, Reason, TensorPlan};
 use serde_json::Value as Json;
@@ -141,14 +142,14 @@ pub(super) fn arrange(
             }
         }
     }
-    packed.sort_by_key(|(place, _)| *place);
+    packed.compact_sort_by_key(|(place, _)| *place);
     let mut precise = Vec::new();
     for (_, tensor) in packed {
         let name = tensor.shown();
         let inputs = tensor.op.inputs();
-        let found: Vec<Scales> = inputs.iter().filter_map(|input| scales.get(&input.name).copied()).collect();
+        let found: Vec<Scales> = inputs.iter().filter_map(|input| scales.get(&*input.name).copied()).collect();
         if let Some(first) = inputs.first() {
-            let part = if inputs.len() > 1 { without_number(&first.name) } else { first.name.clone() };
+            let part = if inputs.len() > 1 { without_number(&first.name) } else { first.name.to_string() };
             if algorithms.keeps_activations(&part) {
                 precise.push(name.clone());
             }
@@ -244,16 +245,16 @@ mod tests {
     /// configuration does not have their number under a name known to the reference.
     #[test]
     fn order_and_scales_are_those_of_the_reference() {
-        let input = |index, name: &str| Input { index, name: name.to_owned(), ty: GgmlType::NVFP4 };
+        let input = |index, name: &str| Input { index, name: name.into(), ty: GgmlType::NVFP4 };
         let experts = [input(1, "l.mlp.experts.0.up_proj.weight"), input(4, "l.mlp.experts.1.up_proj.weight")];
         let tensor = |name: &str, op: Op| TensorPlan::new(name, vec![64, 1], op.value_type(), Reason::Asked, op);
         let plan = || {
-            let plain = Input { index: 0, name: "l.norm.weight".to_owned(), ty: GgmlType::F32 };
+            let plain = Input { index: 0, name: "l.norm.weight".into(), ty: GgmlType::F32 };
             vec![
                 tensor("blk.0.attn_norm.weight", Op::Copy(plain)),
                 tensor(
                     "blk.0.ffn_up_exps.weight",
-                    Op::Gather(Gather { inputs: experts.to_vec(), moves: Vec::new(), maps: Vec::new() }),
+                    Op::Gather(Box::new(Gather { inputs: experts.to_vec(), moves: Vec::new(), maps: Vec::new() })),
                 ),
                 tensor("blk.0.attn_q.weight", Op::Copy(input(3, "l.self_attn.q_proj.weight"))),
             ]

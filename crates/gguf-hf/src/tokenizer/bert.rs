@@ -13,7 +13,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::hf::{Model, TokenizerJson};
 use super::pretokenize::compile;
 use super::special::token_text;
-use super::{Folder, MAX_VOCAB, StepProblem};
+use super::{Files, MAX_VOCAB, StepProblem};
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -124,7 +124,7 @@ pub(crate) const FILE: &str = "vocab.txt";
 
 /// Converts a [`FILE`] as `transformers` does (`BertConverter` in convert_slow_tokenizer.py). The tokenizer class adds its special tokens and
 /// sets the fields of the normalizer.
-pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, FolderError> {
+pub(crate) fn of_text(folder: &Files<'_>, text: &str) -> Result<TokenizerJson, FolderError> {
     let n_lines = text.lines().count();
     if n_lines as u64 > MAX_VOCAB {
         return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found: n_lines, max: MAX_VOCAB }));
@@ -150,7 +150,7 @@ pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, Fold
         "decoder": { "type": "WordPiece", "prefix": PREFIX },
         "model": { "type": "WordPiece", "unk_token": token("unk", "[UNK]"), "vocab": vocab },
     });
-    serde_json::from_value(document).map_err(|source| FolderError::Json { file: folder.dir.join(FILE), source })
+    serde_json::from_value(document).map_err(|source| FolderError::Json { file: folder.dir.path().join(FILE), source })
 }
 
 /// llama.cpp's form of a token that is not a control token: U+2581 before tokens that start a word, and no prefix for continuations

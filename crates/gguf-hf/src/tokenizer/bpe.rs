@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use gguf_model::tokenizer::char_byte;
 use serde_json::Value as Json;
 
 use super::class::Settings;
 use super::hf::{AddedToken, TokenizerJson};
-use super::pretokenize::{self, MAX_TEXT, Piece, char_byte, kind};
+use super::pretokenize::{self, MAX_TEXT, Piece, kind};
 use super::special::array;
-use super::{Folder, Stage, StepProblem, TokenizerWarning, bert};
+use super::{Files, Stage, StepProblem, TokenizerWarning, bert};
 use crate::config::shortened;
 use crate::folder_error::FolderError;
 
@@ -37,7 +38,7 @@ struct Added {
 
 impl<'a> Tokenizer<'a> {
     pub(crate) fn new(
-        folder: &Folder,
+        folder: &Files<'_>,
         json: &'a TokenizerJson,
         warnings: &mut Vec<TokenizerWarning>,
     ) -> Result<Tokenizer<'a>, FolderError> {
@@ -475,8 +476,8 @@ mod tests {
             json["model"][key] = value.clone();
         }
         let tokenizer: TokenizerJson = serde_json::from_value(json).unwrap();
-        let (dir, tokenizer_config, config) = (std::path::PathBuf::new(), Json::Null, Json::Null);
-        let folder = Folder { dir, tokenizer: None, tokenizer_config, config };
+        let dir = &crate::folder::MemoryFolder::default();
+        let folder = Files { dir, tokenizer: None, tokenizer_config: Json::Null, config: Json::Null };
         Tokenizer::new(&folder, &tokenizer, &mut Vec::new()).unwrap().encode(text).unwrap()
     }
 

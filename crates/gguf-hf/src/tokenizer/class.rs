@@ -1,10 +1,11 @@
 //! Rules of the tokenizer classes of `transformers` (4.57) beyond the files: default special tokens and post-processors.
 
+use gguf_format::sort::CompactSort as _;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
-use super::Folder;
+use super::Files;
 use super::hf::AddedToken;
 use super::special::{array, token_text, truthy};
 use crate::files::read_json;
@@ -115,12 +116,12 @@ const KINDS: [&str; 11] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask", "pr
 
 impl Settings {
     /// Reads the settings of the folder; `in_file` contains the added tokens of its `tokenizer.json`.
-    pub(crate) fn read(folder: &Folder, in_file: &[AddedToken]) -> Result<Settings, FolderError> {
+    pub(crate) fn read(folder: &Files<'_>, in_file: &[AddedToken]) -> Result<Settings, FolderError> {
         let mut settings = folder.tokenizer_config.as_object().cloned().unwrap_or_default();
         let lists_added = settings.contains_key("added_tokens_decoder");
         if !lists_added {
             // Older versions wrote a file of special tokens, which takes precedence over the settings.
-            let map = read_json(&folder.dir, "special_tokens_map.json")?.unwrap_or_default();
+            let map = read_json(folder.dir, "special_tokens_map.json")?.unwrap_or_default();
             for (key, value) in map.as_object().into_iter().flatten() {
                 settings.insert(key.clone(), value.clone());
             }
@@ -147,7 +148,7 @@ impl Settings {
                 put(id, token.map_err(|source| invalid(FileProblem::AddedToken { id, source }))?);
             }
         } else {
-            let file = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+            let file = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
             for (text, id) in file.as_object().into_iter().flatten() {
                 put(id.as_i64().unwrap_or(i64::MAX), AddedToken::new(text, is_special(text)));
             }
@@ -155,7 +156,7 @@ impl Settings {
                 put(token.id.as_i64().unwrap_or(i64::MAX), token.clone());
             }
         }
-        added.sort_by_key(|(id, _)| *id);
+        added.compact_sort_by_key(|(id, _)| *id);
         let mut added: Vec<AddedToken> = added.into_iter().map(|(_, token)| token).collect();
         for token in &mut added {
             token.set_special(token.special || is_special(&token.content));
@@ -202,7 +203,7 @@ impl Settings {
     }
 }
 
-fn class_of(folder: &Folder, settings: &Map<String, Json>) -> Option<&'static Class> {
+fn class_of(folder: &Files<'_>, settings: &Map<String, Json>) -> Option<&'static Class> {
     let named = settings.get("tokenizer_class").or_else(|| folder.config.get("tokenizer_class")).and_then(Json::as_str);
     match named {
         Some(name) => CLASSES.iter().find(|c| c.name == name.strip_suffix("Fast").unwrap_or(name)),

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::sentencepiece::piece_type;
 use super::special::token_text;
 use super::vocab::{NO_SCORE, Special, TokenList};
-use super::{Folder, MAX_VOCAB};
+use super::{Files, MAX_VOCAB};
 use crate::config::shortened;
 use crate::files;
 use crate::folder_error::FolderError;
@@ -20,11 +20,11 @@ const END_OF_TURN: u32 = 4;
 
 /// Reads the vocabulary, padded to `vocab_size`; `None` without the file. `has_template` states whether there is a chat template.
 pub(crate) fn read(
-    folder: &Folder,
+    folder: &Files<'_>,
     vocab_size: Option<usize>,
     has_template: bool,
 ) -> Result<Option<TokenList>, FolderError> {
-    let Some(text) = files::read_lines(&folder.dir, FILE)? else { return Ok(None) };
+    let Some(text) = files::read_lines(folder.dir, FILE)? else { return Ok(None) };
     let mut list = TokenList::new("plamo2", vocab_size.unwrap_or(0));
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let invalid = || {

@@ -7,6 +7,7 @@
 mod families;
 mod hashes;
 
+use gguf_format::sort::CompactSort as _;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -19,7 +20,7 @@ use super::bpe::Tokenizer;
 use super::hf::TokenizerJson;
 use super::pretokenize::kind;
 use super::special::array;
-use super::{Folder, TokenizerOptions, TokenizerWarning};
+use super::{Files, TokenizerOptions, TokenizerWarning};
 use crate::folder_error::FolderError;
 
 /// How the name of the pre-tokenizer was determined.
@@ -40,7 +41,7 @@ pub enum PreSource {
 
 /// Determines the name for a tokenizer.
 pub(crate) fn decide(
-    folder: &Folder,
+    folder: &Files<'_>,
     json: &TokenizerJson,
     tokenizer: &Tokenizer<'_>,
     options: &TokenizerOptions,
@@ -66,7 +67,7 @@ pub(crate) fn decide(
     match by_definition(json, &steps) {
         Some(name) => Ok((name.to_owned(), PreSource::Definition { hash })),
         None => {
-            let file = folder.dir.join("tokenizer.json");
+            let file = folder.dir.path().join("tokenizer.json");
             Err(FolderError::UnknownPre { file, hash, nearest: nearest(&steps) })
         }
     }
@@ -167,7 +168,7 @@ fn nearest(steps: &[String]) -> Vec<&'static str> {
         scored.push((common * 100 / all.max(1), family.name));
     }
     scored.retain(|(score, _)| *score >= 20);
-    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    scored.compact_sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 

@@ -2,6 +2,7 @@
 //! performs them. It covers the BPE tokenizers in use; an unknown step is an error, because the resulting words would be wrong.
 
 use fancy_regex::{Regex, RegexBuilder};
+use gguf_model::tokenizer::byte_char;
 use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
 
@@ -261,31 +262,6 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, StepProblem> {
     builder.build().map_err(|e| StepProblem::pattern(pattern, e))
 }
 
-/// The printable character for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
-pub(crate) fn byte_char(byte: u8) -> char {
-    match byte {
-        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
-        0..=0x20 => shifted(u32::from(byte)),
-        0x7f..=0xa0 => shifted(u32::from(byte) - 0x7f + 0x21),
-        0xad => shifted(0x43),
-    }
-}
-
-fn shifted(n: u32) -> char {
-    char::from_u32(0x100 + n).unwrap_or(char::REPLACEMENT_CHARACTER)
-}
-
-/// The byte for such a character.
-pub(crate) fn char_byte(c: char) -> Option<u8> {
-    match u32::from(c) {
-        n @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => u8::try_from(n).ok(),
-        n @ 0x100..=0x120 => u8::try_from(n - 0x100).ok(),
-        n @ 0x121..=0x142 => u8::try_from(n - 0x121 + 0x7f).ok(),
-        0x143 => Some(0xad),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,15 +270,6 @@ mod tests {
     fn cut(step: Json, text: &str) -> Vec<String> {
         let pieces = vec![Piece { text: text.to_owned(), first: true }];
         pre_tokenize(&step, pieces, 0).unwrap().into_iter().map(|p| p.text).collect()
-    }
-
-    #[test]
-    fn bytes_and_characters_are_inverse() {
-        let chars: std::collections::BTreeSet<char> = (0..=255).map(byte_char).collect();
-        assert_eq!(chars.len(), 256);
-        assert!((0..=255).all(|b| char_byte(byte_char(b)) == Some(b)));
-        assert_eq!((byte_char(b' '), byte_char(b'\n'), byte_char(0xad)), ('Ġ', 'Ċ', 'Ń'));
-        assert_eq!(char_byte('▁'), None);
     }
 
     #[test]

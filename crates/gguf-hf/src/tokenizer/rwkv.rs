@@ -1,7 +1,7 @@
 //! The vocabulary of the RWKV world models: a file with one token per line, as id, Python literal and number of bytes. GGUF stores the tokens as
 //! Python prints bytes, with escapes (`_set_vocab_rwkv_world` in conversion/base.py).
 
-use super::Folder;
+use super::Files;
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList};
 use crate::files;
@@ -21,8 +21,8 @@ const END_OF_TURN: u32 = 261;
 const TEMPLATE: &str = include_str!("rwkv.jinja");
 
 /// Reads the vocabulary, padded to `vocab_size`; `None` without the file.
-pub(crate) fn read(folder: &Folder, vocab_size: Option<usize>) -> Result<Option<TokenList>, FolderError> {
-    let Some(text) = files::read_lines(&folder.dir, FILE)? else { return Ok(None) };
+pub(crate) fn read(folder: &Files<'_>, vocab_size: Option<usize>) -> Result<Option<TokenList>, FolderError> {
+    let Some(text) = files::read_lines(folder.dir, FILE)? else { return Ok(None) };
     let size = vocab_size.unwrap_or(VOCAB);
     let mut list = TokenList::new("rwkv", size);
     list.pre.clear();

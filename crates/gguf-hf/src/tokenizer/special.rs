@@ -10,9 +10,10 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 
 use super::hf::{MAX_MERGES, TokenizerJson};
-use super::{Folder, TokenizerWarning};
+use super::{Files, TokenizerWarning};
 use crate::config::shortened;
 use crate::files::{named_templates, read_json, read_lines};
+use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -39,12 +40,12 @@ pub(crate) struct SpecialVocab {
 impl SpecialVocab {
     /// Collects the special tokens `types` (such as [`TYPES`]) from the folder; ids at or above `n_vocab` are skipped.
     pub(crate) fn load(
-        folder: &Folder,
+        folder: &Files<'_>,
         types: &[&'static str],
         n_vocab: Option<usize>,
     ) -> Result<SpecialVocab, FolderError> {
         let mut vocab = SpecialVocab { types: types.to_vec(), n_vocab, ..SpecialVocab::default() };
-        let dir = folder.dir.as_path();
+        let dir = folder.dir;
         let tokenizer = folder.tokenizer.as_ref();
         // The rules treat an absent configuration as an empty one.
         let mut settings = folder.tokenizer_config.as_object().filter(|o| !o.is_empty()).cloned();
@@ -61,7 +62,7 @@ impl SpecialVocab {
     }
 
     /// Loads the merges from `tokenizer.json`, otherwise from `merges.txt`.
-    pub(crate) fn load_merges(&mut self, dir: &Path, tokenizer: &TokenizerJson) -> Result<(), FolderError> {
+    pub(crate) fn load_merges(&mut self, dir: &dyn Folder, tokenizer: &TokenizerJson) -> Result<(), FolderError> {
         self.merges =
             tokenizer.merges().map(|(left, right)| format!("{} {}", space_free(left), space_free(right))).collect();
         if self.merges.is_empty() {
@@ -88,11 +89,24 @@ impl SpecialVocab {
         self.chat_template.get_or_insert_with(|| template.into());
     }
 
+    /// Replaces the main chat template by the file `chat_template.jinja`, if there is one.
+    pub(crate) fn prefer_template_file(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
+        let Some(text) = read_lines(dir, "chat_template.jinja")? else { return Ok(()) };
+        match &mut self.chat_template {
+            Some(Json::Array(choices)) => {
+                choices.retain(|choice| choice.get("name").and_then(Json::as_str) != Some("default"));
+                choices.push(serde_json::json!({ "name": "default", "template": text }));
+            }
+            _ => self.chat_template = Some(Json::String(text)),
+        }
+        Ok(())
+    }
+
     /// Only the chat template of a folder; `chat_template.jinja` takes precedence.
-    pub(crate) fn template_of(folder: &Folder) -> Result<SpecialVocab, FolderError> {
+    pub(crate) fn template_of(folder: &Files<'_>) -> Result<SpecialVocab, FolderError> {
         let mut vocab = SpecialVocab::default();
         let setting = folder.tokenizer_config.get("chat_template").filter(|template| truthy(template));
-        vocab.chat_template = match read_lines(&folder.dir, "chat_template.jinja")? {
+        vocab.chat_template = match read_lines(folder.dir, "chat_template.jinja")? {
             Some(text) => Some(Json::String(text)),
             None => setting.cloned(),
         };
@@ -292,7 +306,7 @@ impl SpecialVocab {
         }
     }
 
-    fn read_chat_template(&mut self, dir: &Path, settings: &Map<String, Json>) -> Result<(), FolderError> {
+    fn read_chat_template(&mut self, dir: &dyn Folder, settings: &Map<String, Json>) -> Result<(), FolderError> {
         let template = match settings.get("chat_template") {
             Some(template) => Some(template.clone()),
             None => match read_lines(dir, "chat_template.jinja")? {
@@ -308,7 +322,7 @@ impl SpecialVocab {
         Ok(())
     }
 
-    fn read_merges_txt(&mut self, dir: &Path) -> Result<(), FolderError> {
+    fn read_merges_txt(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
         let Some(text) = read_lines(dir, "merges.txt")? else { return Ok(()) };
         for (i, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -318,7 +332,7 @@ impl SpecialVocab {
             let mut parts = line.split_whitespace();
             if i >= MAX_MERGES {
                 let problem = FileProblem::TooManyMerges { max: MAX_MERGES };
-                return Err(FolderError::Invalid { file: dir.join("merges.txt"), problem });
+                return Err(FolderError::Invalid { file: dir.path().join("merges.txt"), problem });
             }
             match (parts.next(), parts.next(), parts.next()) {
                 (Some(left), Some(right), None) => self.merges.push(format!("{left} {right}")),
@@ -397,14 +411,14 @@ fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
 }
 
 /// `chat_template.jinja` alone, or a list of it and the templates in `additional_chat_templates/`, ordered by name.
-fn with_additional_templates(dir: &Path, default: String) -> Result<Json, FolderError> {
+fn with_additional_templates(dir: &dyn Folder, default: String) -> Result<Json, FolderError> {
     let files = named_templates(dir);
     if files.is_empty() {
         return Ok(Json::String(default));
     }
     let mut list = vec![serde_json::json!({ "name": "default", "template": default })];
     for file in files {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = Path::new(&file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(template) = read_lines(dir, &file)? {
             list.push(serde_json::json!({ "name": name, "template": template }));
         }

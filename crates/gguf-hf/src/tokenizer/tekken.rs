@@ -11,7 +11,7 @@ use super::pre::PreSource;
 use super::sentencepiece::piece_type;
 use super::special::SpecialVocab;
 use super::tiktoken::{Ranks, shown};
-use super::{Folder, MAX_VOCAB, TokenizerKeys, TokenizerOptions, base64};
+use super::{Files, MAX_VOCAB, TokenizerKeys, TokenizerOptions, base64};
 use crate::files;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
@@ -86,8 +86,8 @@ struct SpecialToken {
 }
 
 /// The key-values for such a file.
-pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) -> Result<TokenizerKeys, FolderError> {
-    let file = || folder.dir.join(FILE);
+pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions) -> Result<TokenizerKeys, FolderError> {
+    let file = || folder.dir.path().join(FILE);
     let tekken: Tekken = serde_json::from_slice(bytes).map_err(|source| FolderError::Json { file: file(), source })?;
     let invalid = |problem| FolderError::Invalid { file: file(), problem };
     let value =
@@ -159,7 +159,7 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
     let mut warnings = Vec::new();
     // In Mistral's own layout, the template of the folder takes precedence.
     let is_own = options.vocab == Vocab::Mistral;
-    let has_template = is_own && files::has(&folder.dir, "chat_template.jinja")?;
+    let has_template = is_own && files::has(folder.dir, "chat_template.jinja")?;
     let community = TEMPLATES.iter().find(|(version, _)| *version == settings.version);
     match community.filter(|_| !has_template) {
         Some(_) if is_own && !options.community_template => {}

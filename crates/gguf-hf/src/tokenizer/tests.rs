@@ -173,6 +173,27 @@ fn llama3() -> Json {
     })
 }
 
+/// The reference packs the value as a boolean, whatever its type.
+#[test]
+fn the_prefix_space_is_true_or_false_as_in_python() {
+    let spm = model(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("▁a", -1.5, 1)]);
+    let cases = [
+        (json!(true), Some(true)),
+        (json!(1), Some(true)),
+        (json!("false"), Some(true)),
+        (json!(0), Some(false)),
+        (json!(""), Some(false)),
+        (json!(null), None),
+    ];
+    for (i, (value, expected)) in cases.into_iter().enumerate() {
+        let settings = json!({ "add_prefix_space": value }).to_string();
+        let files: [(&str, &[u8]); 2] = [("tokenizer.model", &spm), ("tokenizer_config.json", settings.as_bytes())];
+        let got = run(&format!("prefix-{i}"), &files, json!({"vocab_size": 4})).unwrap();
+        let found = got.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.add_space_prefix");
+        assert_eq!(found.map(|(_, value)| show(value)), expected.map(|adds: bool| adds.to_string()), "{settings}");
+    }
+}
+
 #[test]
 fn byte_level_bpe() {
     let settings = br#"{"bos_token": "<|begin|>", "eos_token": {"content": "<|call|>"}, "add_eos_token": true}"#;
@@ -422,6 +443,26 @@ fn chat_templates_have_three_homes() {
         ["tokenizer.chat_template.tool = T", "tokenizer.chat_templates = tool", "tokenizer.chat_template = a\\nb"]
     );
     assert_eq!(template(&[("tokenizer_config.json", br#"{"chat_template": {"a": 1}}"#)]), [""; 0]);
+}
+
+#[test]
+fn a_template_file_takes_precedence_in_some_classes() {
+    let spm = model(&[("<unk>", 0.0, 2)]);
+    let template = |setting: &str| {
+        let settings = format!(r#"{{"chat_template": {setting}}}"#);
+        let files: &[(&str, &[u8])] = &[
+            ("tokenizer.model", &spm),
+            ("tokenizer_config.json", settings.as_bytes()),
+            ("chat_template.jinja", b"file"),
+        ];
+        let options = TokenizerOptions { template_file_first: true, ..TokenizerOptions::default() };
+        lines(&run_with("template-file", files, json!({}), &options).unwrap().kvs)[5..].to_vec()
+    };
+    assert_eq!(template(r#""{% include 'chat_template.jinja' %}""#), ["tokenizer.chat_template = file"]);
+    assert_eq!(
+        template(r#"[{"name": "default", "template": "A"}, {"name": "tool", "template": "B"}]"#),
+        ["tokenizer.chat_template.tool = B", "tokenizer.chat_templates = tool", "tokenizer.chat_template = file"]
+    );
 }
 
 #[test]

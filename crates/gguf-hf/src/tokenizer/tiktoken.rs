@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::pre::PreSource;
-use super::pretokenize::byte_char;
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList, configured_tokens};
-use super::{Folder, MAX_VOCAB, TokenizerOptions, base64};
+use super::{Files, MAX_VOCAB, TokenizerOptions, base64};
 use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
+use gguf_model::tokenizer::byte_char;
 
 /// A published tokenizer.
 struct Published {
@@ -50,13 +50,13 @@ const MAX_PAIR_STEPS: u64 = 1 << 26;
 /// Reads the vocabulary; `None` without a file of a known name. With `has_defaults`, special tokens that the files do not name default to the
 /// end-of-text token.
 pub(crate) fn read(
-    folder: &Folder,
+    folder: &Files<'_>,
     vocab_size: Option<usize>,
     options: &TokenizerOptions,
     has_defaults: bool,
 ) -> Result<Option<TokenList>, FolderError> {
     for published in &PUBLISHED {
-        let Some(bytes) = files::read_bytes(&folder.dir, published.file)? else { continue };
+        let Some(bytes) = files::read_bytes(folder.dir, published.file)? else { continue };
         let ranks = Ranks::parse(folder, published.file, &bytes)?;
         return vocabulary(folder, published, &ranks, vocab_size, options, has_defaults).map(Some);
     }
@@ -64,7 +64,7 @@ pub(crate) fn read(
 }
 
 fn vocabulary(
-    folder: &Folder,
+    folder: &Files<'_>,
     published: &Published,
     ranks: &Ranks,
     vocab_size: Option<usize>,
@@ -86,13 +86,13 @@ const N_KIMI: usize = 256;
 /// Reads `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in `tokenization_kimi.py` of moonshotai/Kimi-K2-Instruct;
 /// unnamed ids are reserved tokens. With `has_end`, `eos_token` is the end-of-text token. `None` without the file.
 pub(crate) fn read_kimi(
-    folder: &Folder,
+    folder: &Files<'_>,
     vocab_size: Option<usize>,
     options: &TokenizerOptions,
     has_end: bool,
 ) -> Result<Option<TokenList>, FolderError> {
     const FILE: &str = "tiktoken.model";
-    let Some(bytes) = files::read_bytes(&folder.dir, FILE)? else { return Ok(None) };
+    let Some(bytes) = files::read_bytes(folder.dir, FILE)? else { return Ok(None) };
     let ranks = Ranks::parse(folder, FILE, &bytes)?;
     let first = ranks.tokens.len();
     let named = configured_tokens(folder, &mut Vec::new());
@@ -119,7 +119,7 @@ pub(crate) fn read_kimi(
 
 /// The tokens of the ranks, followed by the special tokens. `pre` is the name of the pre-tokenizer for `file`.
 fn tokens(
-    folder: &Folder,
+    folder: &Files<'_>,
     (file, pre): (&str, &str),
     ranks: &Ranks,
     special: impl Iterator<Item = String>,
@@ -168,7 +168,7 @@ const N_LLAMA3: usize = 256;
 /// The vocabulary of Llama 3 from Meta's `tokenizer.model`, with the special tokens of transformers, which differ between Llama 3 and later
 /// versions.
 pub(crate) fn llama3(
-    folder: &Folder,
+    folder: &Files<'_>,
     bytes: &[u8],
     is_later: bool,
     vocab_size: Option<usize>,
@@ -210,7 +210,7 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    fn parse(folder: &Folder, file: &str, bytes: &[u8]) -> Result<Ranks, FolderError> {
+    fn parse(folder: &Files<'_>, file: &str, bytes: &[u8]) -> Result<Ranks, FolderError> {
         let mut tokens = Vec::new();
         for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
             let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

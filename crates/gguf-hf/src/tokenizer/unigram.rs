@@ -11,7 +11,7 @@ use super::hf::TokenizerJson;
 use super::sentencepiece::{self as spm, Specs, piece_type};
 use super::special::{array, token_text, truthy};
 use super::vocab::{self, NO_SCORE, TokenList};
-use super::{Folder, MAX_VOCAB, TokenizerWarning, base64};
+use super::{Files, MAX_VOCAB, TokenizerWarning, base64};
 use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
@@ -21,7 +21,7 @@ const UNUSED_SCORE: f32 = -10000.0;
 
 /// Vocabulary and normalizer of a Unigram SentencePiece model, and the tokens that `added_tokens.json` redefines.
 pub(crate) fn of_model(
-    folder: &Folder,
+    folder: &Files<'_>,
     (file, model): (&str, &[u8]),
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
@@ -29,7 +29,7 @@ pub(crate) fn of_model(
     let specs = checked_specs(folder, file, model)?;
     let mut list = vocab::own_pieces(folder, (file, model), vocab_size, warnings)?;
     list.model = "t5";
-    let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+    let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
     }
@@ -42,7 +42,7 @@ pub(crate) fn of_model(
 /// Like [`of_model`], for XLM-RoBERTa: its own tokens replace the first three pieces and shift all others by one. `mask` is the id of the mask
 /// token, if any.
 pub(crate) fn realigned(
-    folder: &Folder,
+    folder: &Files<'_>,
     (file, model): (&str, &[u8]),
     config: &Json,
     vocab_size: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) fn realigned(
 
 /// The vocabulary of a `tokenizer.json` with a Unigram model, padded to `vocab_size`.
 pub(crate) fn of_json(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     config: &Json,
     vocab_size: Option<usize>,
@@ -147,7 +147,7 @@ fn settings(
 }
 
 /// The specifications of a model, which must be a Unigram model.
-fn checked_specs<'m>(folder: &Folder, file: &str, model: &'m [u8]) -> Result<Specs<'m>, FolderError> {
+fn checked_specs<'m>(folder: &Files<'_>, file: &str, model: &'m [u8]) -> Result<Specs<'m>, FolderError> {
     let specs = spm::specs(model).map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
     match specs.model_type {
         spm::UNIGRAM => Ok(specs),

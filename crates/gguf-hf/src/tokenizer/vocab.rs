@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use gguf_format::Value;
+use gguf_format::sort::CompactSort as _;
 use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
@@ -12,7 +13,7 @@ use super::hf::TokenizerJson;
 use super::pre::{self, PreSource};
 use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
-use super::{Folder, MAX_VOCAB, TokenizerOptions, TokenizerWarning};
+use super::{Files, MAX_VOCAB, TokenizerOptions, TokenizerWarning};
 use crate::config::shortened;
 use crate::files::read_json;
 use crate::folder_error::FolderError;
@@ -103,7 +104,7 @@ pub(crate) const NO_SCORE: f32 = -1000.0;
 
 /// The vocabulary of a SentencePiece model alone, truncated or padded to `vocab_size`.
 pub(crate) fn own_pieces(
-    folder: &Folder,
+    folder: &Files<'_>,
     (file, model): (&str, &[u8]),
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
@@ -132,13 +133,13 @@ pub(crate) fn own_pieces(
 /// The vocabulary of `tokenizer.model`, with the tokens that `added_tokens.json` and `tokenizer_config.json` add or
 /// redefine (`_create_vocab_sentencepiece`).
 pub(crate) fn sentencepiece(
-    folder: &Folder,
+    folder: &Files<'_>,
     model: &[u8],
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let mut list = own_pieces(folder, ("tokenizer.model", model), vocab_size, warnings)?;
-    let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+    let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
     }
@@ -159,7 +160,7 @@ pub(crate) fn sentencepiece(
 /// The vocabulary of `tokenizer.model`, updated from other files by the rules of `vocab`, one of [`Vocab::Arctic`], [`Vocab::InternLm2`] and
 /// [`Vocab::Phi3`].
 pub(crate) fn changed_pieces(
-    folder: &Folder,
+    folder: &Files<'_>,
     model: &[u8],
     vocab_size: Option<usize>,
     vocab: Vocab,
@@ -177,7 +178,7 @@ pub(crate) fn changed_pieces(
         }
     }
     if vocab != Vocab::Arctic {
-        let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+        let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
         for (token, id) in added.as_object().into_iter().flatten() {
             match vocab {
                 // Appended after all other tokens, regardless of the ids.
@@ -211,7 +212,7 @@ pub(crate) fn changed_pieces(
 
 /// The tokens in `tokenizer_config.json`: id, text, and whether they are special.
 pub(crate) fn configured_tokens<'f>(
-    folder: &'f Folder,
+    folder: &'f Files<'f>,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Vec<(Json, &'f str, bool)> {
     let decoder = folder.tokenizer_config.get("added_tokens_decoder").and_then(Json::as_object);
@@ -229,7 +230,7 @@ pub(crate) fn configured_tokens<'f>(
 
 /// The entries of `tokenizer.json` as pieces of a Llama vocabulary, without scores (`XverseModel.set_vocab`).
 pub(crate) fn plain_pieces(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
@@ -265,7 +266,7 @@ pub(crate) fn is_llama_hf(tokenizer: &TokenizerJson) -> bool {
 
 /// The vocabulary of such a file, without scores (`_set_vocab_llama_hf`). Its length is the file's, regardless of `vocab_size`.
 pub(crate) fn llama_hf(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
@@ -286,7 +287,7 @@ pub(crate) fn llama_hf(
         list.push((*token).to_owned(), NO_SCORE, kind);
     }
     let mut added: Vec<_> = hf.added().filter(|(id, _)| *id as usize >= base).collect();
-    added.sort_by_key(|(id, _)| *id);
+    added.compact_sort_by_key(|(id, _)| *id);
     for (id, token) in added {
         let special = special_ids.contains(&id);
         let kind = if special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
@@ -297,7 +298,7 @@ pub(crate) fn llama_hf(
 
 /// Like [`llama_hf`], with merges, and with channel and tool tokens as text, so that programs can parse them (`Gemma4Model.set_vocab`).
 pub(crate) fn gemma4(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
@@ -316,10 +317,11 @@ pub(crate) fn gemma4(
 
 /// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or whole words (`get_vocab_base`).
 pub(crate) fn hugging_face(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     kind: Kind,
     vocab_size: Option<usize>,
+    token_limit: Option<usize>,
     options: &TokenizerOptions,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
@@ -336,6 +338,12 @@ pub(crate) fn hugging_face(
     let hf = Tokenizer::new(folder, tokenizer, warnings)?;
     let by_id = tokens_by_id(&hf);
     let size = checked_size(folder, tokenizer, &by_id, vocab_size)?;
+    if let Some((id, token)) = by_id.iter().max_by_key(|(id, _)| **id)
+        && let Some(limit) = token_limit.filter(|limit| *id as usize >= *limit)
+    {
+        let problem = FileProblem::PaddedSize { token: (*token).to_owned(), id: *id as usize, size: limit };
+        return Err(folder.invalid("config.json", problem));
+    }
     let (pre, source) = match kind {
         Kind::Words => ("whitespace".to_owned(), PreSource::NotNeeded),
         _ => pre::decide(folder, tokenizer, &hf, options, warnings)?,
@@ -396,7 +404,7 @@ pub(crate) enum Kind {
 
 /// The number of tokens; an error if an id is out of range.
 fn checked_size(
-    folder: &Folder,
+    folder: &Files<'_>,
     tokenizer: &TokenizerJson,
     by_id: &HashMap<u32, &str>,
     vocab_size: Option<usize>,

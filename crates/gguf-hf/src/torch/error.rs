@@ -89,6 +89,10 @@ pub enum PickleProblem {
     TooManyDimensions { max: usize },
     /// Too many storages.
     TooManyStorages { max: usize },
+    /// Too many values.
+    TooManyValues { max: usize },
+    /// Too many lists and dictionaries with elements.
+    TooManyLists { max: usize },
     /// A tensor function is called with missing arguments.
     Arguments { found: usize },
     /// More dimensions than PyTorch allows.
@@ -274,6 +278,8 @@ impl fmt::Display for PickleProblem {
             }
             PickleProblem::TooManyDimensions { max } => write!(f, "tensors with more than {max} dimensions together"),
             PickleProblem::TooManyStorages { max } => write!(f, "more than {max} storages"),
+            PickleProblem::TooManyValues { max } => write!(f, "more than {max} values"),
+            PickleProblem::TooManyLists { max } => write!(f, "more than {max} lists and dictionaries with elements"),
             PickleProblem::Arguments { found } => {
                 write!(f, "a tensor is built from {found} values, which is too few")
             }

@@ -4,8 +4,9 @@
 //! nothing: it builds lists, tuples, dictionaries, numbers and text, and supports only the globals with which `torch.save` describes a tensor
 //! ([`super::allowed`]). Any other global or instruction is an error with its position.
 //!
-//! Values are stored in one list and refer to each other by index, so cyclic and deeply nested values cost nothing. The numbers of instructions
-//! and bytes are bounded, and each instruction creates at most one value.
+//! Values are stored in one list and refer to each other by index, so cyclic and deeply nested values cost nothing. The numbers of instructions,
+//! values and bytes are bounded, and each instruction creates at most one value. A value takes 16 bytes; texts and the elements of tuples are
+//! stored one after the other.
 //!
 //! The instructions are those of protocols 2 to 5, as documented in Python's `pickletools`.
 
@@ -19,6 +20,12 @@ use crate::safetensors::MAX_DIMS;
 
 /// The maximum number of instructions in a pickle. A tensor takes some forty.
 pub(super) const MAX_OPS: u64 = 4_000_000;
+
+/// The maximum number of values. A tensor has some fifteen.
+const MAX_VALUES: usize = 2_000_000;
+
+/// The maximum number of lists and dictionaries that are not empty.
+const MAX_LISTS: usize = 500_000;
 
 /// The maximum number of dimensions of all tensors together.
 const MAX_ALL_DIMS: usize = 1_000_000;
@@ -35,19 +42,41 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// The index of a value.
 pub(super) type Id = u32;
 
+/// A part of a list that all values share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// The part at the end of a list to which `len` elements were added.
+    fn last(total: usize, len: usize) -> Span {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Span { start: number(total - len), len: number(len) }
+    }
+
+    fn of<T>(self, all: &[T]) -> &[T] {
+        let start = self.start as usize;
+        all.get(start..start + self.len as usize).unwrap_or_default()
+    }
+}
+
 /// A value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     None,
     Bool,
     Int(i64),
-    /// An integer of more than 64 bits, as little-endian bytes.
-    Long(Box<[u8]>),
-    Text(Box<str>),
-    Tuple(Box<[Id]>),
-    List(Vec<Id>),
-    Dict(Vec<(Id, Id)>),
-    Global(Global),
+    /// An integer of more than 64 bits.
+    Long(Span),
+    Text(Span),
+    Tuple(Span),
+    /// The index of its elements; `None` for an empty one.
+    List(Option<u32>),
+    /// The index of its pairs; `None` for an empty one.
+    Dict(Option<u32>),
+    Global(u32),
     Storage(u32),
     Tensor(u32),
     /// A value of an ignored type: a float, bytes, a set.
@@ -55,7 +84,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    fn kind(&self) -> &'static str {
+    fn kind(self) -> &'static str {
         match self {
             Value::None => "None",
             Value::Bool => "a truth value",
@@ -103,10 +132,85 @@ pub(super) struct View {
     pub(super) strides: Vec<u64>,
 }
 
+/// Values, and what they consist of.
+#[derive(Debug, Default)]
+struct Values {
+    values: Vec<Value>,
+    /// The texts, and the long integers as little-endian bytes.
+    bytes: Vec<u8>,
+    /// The elements of tuples.
+    items: Vec<Id>,
+    lists: Vec<Vec<Id>>,
+    dicts: Vec<Vec<(Id, Id)>>,
+    globals: Vec<Global>,
+}
+
+impl Values {
+    fn get(&self, id: Id) -> Value {
+        self.values.get(id as usize).copied().unwrap_or(Value::None)
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        span.of(&self.bytes)
+    }
+
+    /// The text of a string value.
+    fn text(&self, id: Id) -> Option<&str> {
+        match self.get(id) {
+            Value::Text(text) => str::from_utf8(self.bytes(text)).ok(),
+            _ => None,
+        }
+    }
+
+    fn list(&self, list: Option<u32>) -> &[Id] {
+        list.and_then(|list| self.lists.get(list as usize)).map_or(&[], Vec::as_slice)
+    }
+
+    fn dict(&self, dict: Option<u32>) -> &[(Id, Id)] {
+        dict.and_then(|dict| self.dicts.get(dict as usize)).map_or(&[], Vec::as_slice)
+    }
+
+    fn global(&self, id: Id) -> Option<Global> {
+        match self.get(id) {
+            Value::Global(index) => self.globals.get(index as usize).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// The values that instructions gave a number.
+#[derive(Debug, Default)]
+struct Memo {
+    /// Those with the numbers from 0 on without a gap.
+    first: Vec<Id>,
+    others: HashMap<u32, Id>,
+}
+
+impl Memo {
+    fn len(&self) -> usize {
+        self.first.len() + self.others.len()
+    }
+
+    fn get(&self, index: u32) -> Option<Id> {
+        self.first.get(index as usize).or_else(|| self.others.get(&index)).copied()
+    }
+
+    fn set(&mut self, index: u32, id: Id) {
+        if let Some(place) = self.first.get_mut(index as usize) {
+            *place = id;
+        } else if index as usize == self.first.len() {
+            self.others.remove(&index);
+            self.first.push(id);
+        } else {
+            self.others.insert(index, id);
+        }
+    }
+}
+
 /// The content of a pickle.
 #[derive(Debug)]
 pub(super) struct Pickle {
-    values: Vec<Value>,
+    values: Values,
     root: Id,
     pub(super) storages: Vec<Storage>,
     pub(super) views: Vec<View>,
@@ -114,48 +218,53 @@ pub(super) struct Pickle {
 
 impl Pickle {
     /// The top-level value.
-    pub(super) fn root(&self) -> &Value {
+    pub(super) fn root(&self) -> Value {
         self.value(self.root)
     }
 
     /// The value with an index.
-    pub(super) fn value(&self, id: Id) -> &Value {
-        self.values.get(id as usize).unwrap_or(&Value::None)
+    pub(super) fn value(&self, id: Id) -> Value {
+        self.values.get(id)
     }
 
     /// The text of a string value.
     pub(super) fn text(&self, id: Id) -> Option<&str> {
-        match self.value(id) {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
+        self.values.text(id)
+    }
+
+    /// The little-endian bytes of a long integer.
+    pub(super) fn long(&self, number: Span) -> &[u8] {
+        self.values.bytes(number)
+    }
+
+    /// The elements of a list.
+    pub(super) fn list(&self, list: Option<u32>) -> &[Id] {
+        self.values.list(list)
+    }
+
+    /// The pairs of a dictionary.
+    pub(super) fn dict(&self, dict: Option<u32>) -> &[(Id, Id)] {
+        self.values.dict(dict)
     }
 }
 
 /// Reads the pickle at the current position, with at most `max_ops` instructions.
 pub(super) fn read(bytes: &mut Bytes<'_>, max_ops: u64) -> Result<Pickle, TorchError> {
-    let mut machine = Machine {
-        values: Vec::new(),
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: HashMap::new(),
-        storages: Vec::new(),
-        views: Vec::new(),
-        n_dims: 0,
-        n_pairs: 0,
-        at: bytes.at(),
-    };
+    let mut machine = Machine { at: bytes.at(), ..Machine::default() };
     let root = machine.run(bytes, max_ops)?;
     let Machine { values, storages, views, .. } = machine;
     Ok(Pickle { values, root, storages, views })
 }
 
+#[derive(Default)]
 struct Machine {
-    values: Vec<Value>,
+    values: Values,
+    /// Values without content, which instructions share.
+    shared: Vec<Id>,
     stack: Vec<Id>,
     /// Stack heights at the marks.
     marks: Vec<usize>,
-    memo: HashMap<u32, Id>,
+    memo: Memo,
     storages: Vec<Storage>,
     views: Vec<View>,
     /// Total dimensions of all tensors.
@@ -233,7 +342,7 @@ impl Machine {
             // BINFLOAT
             b'G' => {
                 bytes.skip(8)?;
-                self.push(Value::Other)
+                self.push_shared(Value::Other)
             }
             // SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
             0x8c => {
@@ -261,23 +370,23 @@ impl Machine {
             b'C' => {
                 let len = u64::from(bytes.byte()?);
                 bytes.skip(len)?;
-                self.push(Value::Other)
+                self.push_shared(Value::Other)
             }
             b'B' => {
                 let len = u64::from(u32::from_le_bytes(bytes.array()?));
                 bytes.skip(len)?;
-                self.push(Value::Other)
+                self.push_shared(Value::Other)
             }
             0x8e | 0x96 => {
                 let len = u64::from_le_bytes(bytes.array()?);
                 bytes.skip(len)?;
-                self.push(Value::Other)
+                self.push_shared(Value::Other)
             }
             // GLOBAL
             b'c' => {
                 let (module, name) = (bytes.line()?, bytes.line()?);
                 match (std::str::from_utf8(&module), std::str::from_utf8(&name)) {
-                    (Ok(module), Ok(name)) => global(module, name).and_then(|found| self.push(Value::Global(found))),
+                    (Ok(module), Ok(name)) => global(module, name).and_then(|found| self.push_global(found)),
                     _ => Err(PickleProblem::NotUtf8),
                 }
             }
@@ -334,23 +443,22 @@ impl Machine {
                 self.stack.push(top);
                 Ok(())
             }
-            b'N' => self.push(Value::None),
+            b'N' => self.push_shared(Value::None),
             // NEWTRUE, NEWFALSE
-            0x88 | 0x89 => self.push(Value::Bool),
+            0x88 | 0x89 => self.push_shared(Value::Bool),
             // EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
-            b')' => self.push(Value::Tuple(Box::default())),
+            b')' => self.push_shared(Value::Tuple(Span { start: 0, len: 0 })),
             0x85..=0x87 => {
                 let n = usize::from(opcode - 0x84);
                 let start = self.stack.len().checked_sub(n).filter(|start| self.marks.last() <= Some(start));
-                let items = self.stack.split_off(start.ok_or(PickleProblem::EmptyStack)?);
-                self.push(Value::Tuple(items.into()))
+                self.push_tuple(start.ok_or(PickleProblem::EmptyStack)?)
             }
             b't' => {
-                let items = self.pop_mark()?;
-                self.push(Value::Tuple(items.into()))
+                let start = self.mark()?;
+                self.push_tuple(start)
             }
             // EMPTY_LIST, APPEND, APPENDS
-            b']' => self.push(Value::List(Vec::new())),
+            b']' => self.push(Value::List(None)),
             b'a' => {
                 let item = self.pop()?;
                 self.append(vec![item])
@@ -360,7 +468,7 @@ impl Machine {
                 self.append(items)
             }
             // EMPTY_DICT, SETITEM, SETITEMS
-            b'}' => self.push(Value::Dict(Vec::new())),
+            b'}' => self.push(Value::Dict(None)),
             b's' => {
                 let (value, key) = (self.pop()?, self.pop()?);
                 self.set_items(vec![key, value])
@@ -370,7 +478,7 @@ impl Machine {
                 self.set_items(items)
             }
             // EMPTY_SET, ADDITEMS, FROZENSET
-            0x8f => self.push(Value::Other),
+            0x8f => self.push_shared(Value::Other),
             0x90 => {
                 self.pop_mark()?;
                 match self.get_value(self.top()?) {
@@ -380,23 +488,25 @@ impl Machine {
             }
             0x91 => {
                 self.pop_mark()?;
-                self.push(Value::Other)
+                self.push_shared(Value::Other)
             }
             // MEMOIZE
             0x94 => self.put(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
             // STACK_GLOBAL
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
-                let found = match (self.get_value(module), self.get_value(name)) {
-                    (Value::Text(module), Value::Text(name)) => global(module, name)?,
-                    (Value::Text(_), other) | (other, _) => return Err(expected("the name of a class", other)),
+                let found = match (self.values.text(module), self.values.text(name)) {
+                    (Some(module), Some(name)) => global(module, name)?,
+                    (Some(_), None) => return Err(expected("the name of a class", self.get_value(name))),
+                    (None, _) => return Err(expected("the name of a class", self.get_value(module))),
                 };
-                self.push(Value::Global(found))
+                self.push_global(found)
             }
             // REDUCE, NEWOBJ: a function or class, and a tuple of arguments.
             b'R' | 0x81 => {
                 let (args, callee) = (self.pop()?, self.pop()?);
                 match self.call(callee, args)? {
+                    Made::New(Value::Other) => self.push_shared(Value::Other),
                     Made::New(value) => self.push(value),
                     Made::There(id) => {
                         self.stack.push(id);
@@ -423,11 +533,56 @@ impl Machine {
     }
 
     fn push(&mut self, value: Value) -> Step<()> {
-        // Bounded by `MAX_OPS`.
-        let id = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
-        self.values.push(value);
+        let id = self.add(value)?;
         self.stack.push(id);
         Ok(())
+    }
+
+    fn add(&mut self, value: Value) -> Step<Id> {
+        let n = self.values.values.len();
+        if n >= MAX_VALUES {
+            return Err(PickleProblem::TooManyValues { max: MAX_VALUES });
+        }
+        self.values.values.push(value);
+        Ok(n as Id)
+    }
+
+    /// Pushes a value that has no content, and so cannot change.
+    fn push_shared(&mut self, value: Value) -> Step<()> {
+        let id = match self.shared.iter().find(|id| self.get_value(**id) == value) {
+            Some(id) => *id,
+            None => {
+                let id = self.add(value)?;
+                self.shared.push(id);
+                id
+            }
+        };
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn push_global(&mut self, global: Global) -> Step<()> {
+        let known = self.values.globals.iter().position(|known| *known == global);
+        let index = known.unwrap_or_else(|| {
+            self.values.globals.push(global);
+            self.values.globals.len() - 1
+        });
+        self.push_shared(Value::Global(index as u32))
+    }
+
+    /// Replaces the values from a place of the stack on by a tuple of them.
+    fn push_tuple(&mut self, start: usize) -> Step<()> {
+        let items = self.stack.get(start..).unwrap_or_default();
+        self.values.items.extend_from_slice(items);
+        let span = Span::last(self.values.items.len(), items.len());
+        self.stack.truncate(start);
+        self.push(Value::Tuple(span))
+    }
+
+    /// Stores bytes.
+    fn keep(&mut self, bytes: &[u8]) -> Span {
+        self.values.bytes.extend_from_slice(bytes);
+        Span::last(self.values.bytes.len(), bytes.len())
     }
 
     /// The top value, which must be above the last mark.
@@ -444,23 +599,29 @@ impl Machine {
 
     /// Pops all values above the last mark.
     fn pop_mark(&mut self) -> Step<Vec<Id>> {
-        let mark = self.marks.pop().ok_or(PickleProblem::NoMark)?;
-        Ok(self.stack.split_off(mark.min(self.stack.len())))
+        let mark = self.mark()?;
+        Ok(self.stack.split_off(mark))
     }
 
-    fn get_value(&self, id: Id) -> &Value {
-        self.values.get(id as usize).unwrap_or(&Value::None)
+    /// Removes the last mark; returns the height of the stack at it.
+    fn mark(&mut self) -> Step<usize> {
+        let mark = self.marks.pop().ok_or(PickleProblem::NoMark)?;
+        Ok(mark.min(self.stack.len()))
+    }
+
+    fn get_value(&self, id: Id) -> Value {
+        self.values.get(id)
     }
 
     fn get(&mut self, index: u32) -> Step<()> {
-        let id = self.memo.get(&index).copied().ok_or(PickleProblem::NoMemo { index })?;
+        let id = self.memo.get(index).ok_or(PickleProblem::NoMemo { index })?;
         self.stack.push(id);
         Ok(())
     }
 
     fn put(&mut self, index: u32) -> Step<()> {
         let top = self.top()?;
-        self.memo.insert(index, top);
+        self.memo.set(index, top);
         Ok(())
     }
 
@@ -472,23 +633,41 @@ impl Machine {
                 low.copy_from_slice(&bytes);
                 Value::Int(i64::from_le_bytes(number))
             }
-            None => Value::Long(bytes.into()),
+            None => Value::Long(self.keep(&bytes)),
         };
         self.push(value)
     }
 
     fn text(&mut self, bytes: Vec<u8>) -> Step<()> {
-        let text = String::from_utf8(bytes).map_err(|_| PickleProblem::NotUtf8)?;
-        self.push(Value::Text(text.into()))
+        str::from_utf8(&bytes).map_err(|_| PickleProblem::NotUtf8)?;
+        let text = self.keep(&bytes);
+        self.push(Value::Text(text))
+    }
+
+    /// Checks that another list may become longer than empty.
+    fn take_list(&self) -> Step<()> {
+        let n = self.values.lists.len() + self.values.dicts.len();
+        if n < MAX_LISTS { Ok(()) } else { Err(PickleProblem::TooManyLists { max: MAX_LISTS }) }
     }
 
     fn append(&mut self, items: Vec<Id>) -> Step<()> {
         let list = self.top()?;
-        match self.values.get_mut(list as usize) {
-            Some(Value::List(list)) => list.extend(items),
+        match self.get_value(list) {
+            Value::List(_) if items.is_empty() => {}
+            Value::List(Some(index)) => {
+                if let Some(list) = self.values.lists.get_mut(index as usize) {
+                    list.extend(items);
+                }
+            }
+            Value::List(None) => {
+                self.take_list()?;
+                let index = self.values.lists.len() as u32;
+                self.values.lists.push(items);
+                self.replace(list, Value::List(Some(index)));
+            }
             // A set, in protocols before 4.
-            Some(Value::Other) => {}
-            _ => return Err(expected("a list", self.get_value(list))),
+            Value::Other => {}
+            other => return Err(expected("a list", other)),
         }
         Ok(())
     }
@@ -496,37 +675,62 @@ impl Machine {
     fn set_items(&mut self, items: Vec<Id>) -> Step<()> {
         let dict = self.top()?;
         let (pairs, rest) = items.as_chunks::<2>();
-        match self.values.get_mut(dict as usize) {
-            Some(Value::Dict(_)) if !rest.is_empty() => Err(PickleProblem::EmptyStack),
-            Some(Value::Dict(dict)) => {
-                dict.extend(pairs.iter().map(|[key, value]| (*key, *value)));
-                Ok(())
+        let pairs = pairs.iter().map(|[key, value]| (*key, *value));
+        match self.get_value(dict) {
+            Value::Dict(_) if !rest.is_empty() => return Err(PickleProblem::EmptyStack),
+            Value::Dict(_) if items.is_empty() => {}
+            Value::Dict(Some(index)) => {
+                if let Some(dict) = self.values.dicts.get_mut(index as usize) {
+                    dict.extend(pairs);
+                }
+            }
+            Value::Dict(None) => {
+                let made = self.dict(pairs.collect())?;
+                self.replace(dict, made);
             }
             // A counter.
-            Some(Value::Other) => Ok(()),
-            _ => Err(expected("a dictionary", self.get_value(dict))),
+            Value::Other => {}
+            other => return Err(expected("a dictionary", other)),
+        }
+        Ok(())
+    }
+
+    /// A dictionary of these pairs.
+    fn dict(&mut self, pairs: Vec<(Id, Id)>) -> Step<Value> {
+        if pairs.is_empty() {
+            return Ok(Value::Dict(None));
+        }
+        self.take_list()?;
+        self.values.dicts.push(pairs);
+        Ok(Value::Dict(Some(self.values.dicts.len() as u32 - 1)))
+    }
+
+    fn replace(&mut self, id: Id, value: Value) {
+        if let Some(place) = self.values.values.get_mut(id as usize) {
+            *place = value;
         }
     }
 
     fn tuple(&self, id: Id) -> Step<&[Id]> {
         match self.get_value(id) {
-            Value::Tuple(items) => Ok(items),
+            Value::Tuple(items) => Ok(items.of(&self.values.items)),
             other => Err(expected("a tuple", other)),
         }
     }
 
     /// The result of calling a known function.
     fn call(&mut self, callee: Id, args: Id) -> Step<Made> {
-        let callee = match self.get_value(callee) {
-            Value::Global(callee) => *callee,
-            other => return Err(PickleProblem::Call { found: other.kind() }),
-        };
+        let found = || PickleProblem::Call { found: self.get_value(callee).kind() };
+        let callee = self.values.global(callee).ok_or_else(found)?;
         let items = self.tuple(args)?;
         let argument = |index: usize| items.get(index).copied().ok_or(PickleProblem::Arguments { found: items.len() });
         match callee {
             Global::OrderedDict => match items {
-                [] => Ok(Made::New(Value::Dict(Vec::new()))),
-                [pairs, ..] => self.pairs(*pairs).map(Made::New),
+                [] => Ok(Made::New(Value::Dict(None))),
+                [pairs, ..] => {
+                    let pairs = *pairs;
+                    self.pairs(pairs).map(Made::New)
+                }
             },
             Global::Size => argument(0).map(Made::There),
             Global::Opaque => Ok(Made::New(Value::Other)),
@@ -536,11 +740,11 @@ impl Machine {
             },
             Global::FromType => {
                 let (function, args) = (argument(0)?, argument(2)?);
-                match self.get_value(function) {
-                    Value::Global(Global::Tensor | Global::TensorV2 | Global::TensorV3 | Global::Parameter) => {
+                match self.values.global(function) {
+                    Some(Global::Tensor | Global::TensorV2 | Global::TensorV3 | Global::Parameter) => {
                         self.call(function, args)
                     }
-                    other => Err(PickleProblem::Call { found: other.kind() }),
+                    _ => Err(PickleProblem::Call { found: self.get_value(function).kind() }),
                 }
             }
             Global::Tensor | Global::TensorV2 | Global::TensorV3 => {
@@ -560,7 +764,7 @@ impl Machine {
     /// Builds a dictionary from a list of pairs.
     fn pairs(&mut self, list: Id) -> Step<Value> {
         let items = match self.get_value(list) {
-            Value::List(items) => items,
+            Value::List(items) => self.values.list(items),
             other => return Err(expected("a list of pairs", other)),
         };
         // One list can be converted repeatedly.
@@ -568,14 +772,18 @@ impl Machine {
         if n_pairs as u64 > MAX_OPS {
             return Err(PickleProblem::TooLong { max: MAX_OPS });
         }
-        let pair = |item: &Id| match self.get_value(*item) {
-            Value::List(pair) => pair.first_chunk::<2>().map(|[key, value]| (*key, *value)),
-            Value::Tuple(pair) => pair.first_chunk::<2>().map(|[key, value]| (*key, *value)),
-            _ => None,
+        let pair = |item: &Id| {
+            let pair = match self.get_value(*item) {
+                Value::List(pair) => self.values.list(pair),
+                Value::Tuple(pair) => pair.of(&self.values.items),
+                _ => return None,
+            };
+            pair.first_chunk::<2>().map(|[key, value]| (*key, *value))
         };
         let pairs: Option<Vec<_>> = items.iter().map(pair).collect();
         self.n_pairs = n_pairs;
-        pairs.map(Value::Dict).ok_or(PickleProblem::Expected { expected: "a list of pairs", found: "another list" })
+        let other = PickleProblem::Expected { expected: "a list of pairs", found: "another list" };
+        self.dict(pairs.ok_or(other)?)
     }
 
     /// The storage of a persistent id: `("storage", class, key, device, number of elements)`.
@@ -584,19 +792,17 @@ impl Machine {
         let (Some([kind, class, key, _, elements]), view) = (items.first_chunk::<5>(), items.get(5)) else {
             return Err(PickleProblem::Expected { expected: "a storage of five values", found: "a shorter tuple" });
         };
-        match self.get_value(*kind) {
-            Value::Text(kind) if **kind == *"storage" => {}
-            other => return Err(expected("the word storage", other)),
+        if self.values.text(*kind) != Some("storage") {
+            return Err(expected("the word storage", self.get_value(*kind)));
         }
         if !matches!(view.map(|view| self.get_value(*view)), None | Some(Value::None)) {
             return Err(PickleProblem::ViewedStorage);
         }
-        let dtype = match self.get_value(*class) {
-            Value::Global(Global::Storage(dtype)) => *dtype,
-            other => return Err(expected("a class of storages", other)),
+        let Some(Global::Storage(dtype)) = self.values.global(*class) else {
+            return Err(expected("a class of storages", self.get_value(*class)));
         };
         match self.get_value(*key) {
-            Value::Text(key) if key.len() > MAX_NAME => return Err(PickleProblem::LongLine { max: MAX_NAME }),
+            Value::Text(key) if key.len as usize > MAX_NAME => return Err(PickleProblem::LongLine { max: MAX_NAME }),
             Value::Text(_) => {}
             other => return Err(expected("the key of a storage", other)),
         }
@@ -612,13 +818,15 @@ impl Machine {
 
     fn view(&mut self, [storage, offset, shape, strides]: [Id; 4], dtype: Option<Id>) -> Step<Value> {
         let index = match self.get_value(storage) {
-            Value::Storage(index) => *index,
+            Value::Storage(index) => index,
             other => return Err(expected("a storage", other)),
         };
-        let dtype = match dtype.map(|dtype| self.get_value(dtype)) {
+        let dtype = match dtype {
             None => self.storages.get(index as usize).and_then(|storage| storage.dtype),
-            Some(Value::Global(Global::Dtype(dtype))) => Some(*dtype),
-            Some(other) => return Err(expected("a number format", other)),
+            Some(id) => match self.values.global(id) {
+                Some(Global::Dtype(dtype)) => Some(dtype),
+                _ => return Err(expected("a number format", self.get_value(id))),
+            },
         };
         let dtype =
             dtype.ok_or(PickleProblem::Expected { expected: "a storage with a number format", found: "bytes" })?;
@@ -640,7 +848,7 @@ impl Machine {
 
     fn number(&self, id: Id, what: &'static str) -> Step<u64> {
         match self.get_value(id) {
-            Value::Int(n) => u64::try_from(*n).map_err(|_| PickleProblem::Number { what }),
+            Value::Int(n) => u64::try_from(n).map_err(|_| PickleProblem::Number { what }),
             Value::Long(_) => Err(PickleProblem::Number { what }),
             other => Err(expected("a whole number", other)),
         }
@@ -648,7 +856,7 @@ impl Machine {
 
     fn numbers(&self, id: Id, what: &'static str) -> Step<Vec<u64>> {
         let items = match self.get_value(id) {
-            Value::List(items) => items.as_slice(),
+            Value::List(items) => self.values.list(items),
             _ => self.tuple(id)?,
         };
         if items.len() > MAX_DIMS {
@@ -669,7 +877,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(MAX_NAME).collect()
 }
 
-fn expected(expected: &'static str, found: &Value) -> PickleProblem {
+fn expected(expected: &'static str, found: Value) -> PickleProblem {
     PickleProblem::Expected { expected, found: found.kind() }
 }
 

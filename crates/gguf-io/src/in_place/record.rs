@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
         let fail = Error::io(path, "edit in place");
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
         let file_bytes = file.size().map_err(Error::io(path, "read"))?;
-        if !starts_with(file, old).map_err(Error::io(path, "read"))? {
+        if !has_at(file, 0, old).map_err(Error::io(path, "read"))? {
             return Err(Error::Changed(path.to_owned()));
         }
         let Some(len) = new.len().checked_sub(old.len()) else {
@@ -124,6 +124,14 @@ impl<'a> Record<'a> {
         let read = File::open(path).and_then(|file| file.take(START.len() as u64).read_to_end(&mut start));
         // An unreadable file may be a journal.
         read.is_err() || START.starts_with(&start)
+    }
+
+    /// Whether an open file begins like a journal, as far as it goes.
+    pub(super) fn may_be_journal(file: &mut File) -> io::Result<bool> {
+        let mut start = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(START.len() as u64).read_to_end(&mut start)?;
+        Ok(START.starts_with(&start))
     }
 
     /// The record of a journal; `None` if it is incomplete, which means that the edit never began.
@@ -210,12 +218,13 @@ fn hash_of_rest(before: &[u8], after: &[u8]) -> u128 {
     checksum(before, after)
 }
 
-fn starts_with(file: &File, start: &[u8]) -> io::Result<bool> {
-    if file.size()? < start.len() as u64 {
+/// Whether a file contains the bytes at that offset.
+pub(crate) fn has_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
+    let Some(end) = at.checked_add(bytes.len() as u64).filter(|end| file.size().is_ok_and(|len| *end <= len)) else {
         return Ok(false);
-    }
-    let (mut rest, mut is_same) = (start, true);
-    each_piece(file, 0, start.len() as u64, &mut |piece| {
+    };
+    let (mut rest, mut is_same) = (bytes, true);
+    each_piece(file, at, end, &mut |piece| {
         let (now, later) = rest.split_at_checked(piece.len()).unwrap_or((rest, &[]));
         is_same &= now == piece;
         rest = later;

@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["afmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERTS],
+    block: &[BLOCK, QKV, OUTPUT, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["AfmoeForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, KEYS],

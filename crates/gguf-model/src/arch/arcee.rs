@@ -9,10 +9,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["arcee"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, PERMUTED_ATTENTION, UNGATED_FFN],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT, UNGATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["ArceeForCausalLM"],
-        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, POOLING],
+        keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, POOLING],
         ..LLAMA
     }],
 };

@@ -8,13 +8,23 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["arctic"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[PERMUTED_ATTENTION, BLOCK],
+    block: &[FUSED_EMBD_QKV, ATTENTION_OF_ARCTIC, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["ArcticForCausalLM"],
         keys: &[GENERIC, KEYS],
         vocab: Vocab::Arctic,
         ..Checkpoint::TEXT
     }],
+};
+
+/// The converter permutes the rows of matrices, but not their biases.
+const ATTENTION_OF_ARCTIC: &[Row] = rows! {
+    "attn_q.weight"        [Embd Embd]       UnlessFused Always <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"        [Embd V]          UnlessFused Always <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"        [Embd V]          UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_q.bias"          [Embd]            Optional    Always <- "self_attn.q_proj.bias";
+    "attn_k.bias"          [V]               Optional    Always <- "self_attn.k_proj.bias";
+    "attn_output.weight"   [Embd Embd]       Required    Always + Optional <- "self_attn.o_proj";
 };
 
 const BLOCK: &[Row] = rows! {

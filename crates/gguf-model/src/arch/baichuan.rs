@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["baichuan"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[NORMS, FUSED_QKV, BLOCK, GATED_FFN],
+    block: &[NORMS, FUSED_EMBD_QKV, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["BaichuanForCausalLM", "BaiChuanForCausalLM"],
         keys: &[GENERIC, KEYS],
@@ -32,8 +32,8 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional <- "self_attn.W_pack" : "(three[0] h two i) ... -> (h i two) ...";
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "self_attn.W_pack" : "(three[1] h two i) ... -> (h i two) ...";
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always + Optional <- "self_attn.W_pack" : "(three[0] h two i) ... -> (h i two) ...";
+    "attn_k.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.W_pack" : "(three[1] h two i) ... -> (h i two) ...";
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.W_pack" : "(three[2] r) ... -> r ...";
     "attn_output.weight" [Embd Embd]  Required    Always <- "self_attn.o_proj";
 };

@@ -34,12 +34,12 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const QKV: &[Row] = rows! {
-    "attn_qkv.weight"    [Embd Qkv]   Optional Always;
-    "attn_q.weight"      [Embd Q]     UnlessFused Always <- "attention.query_key_value"
+    "attn_qkv.weight"    [Embd QkvRot] Optional Always + Optional;
+    "attn_q.weight"      [Embd QRot]  UnlessFused Always + Optional <- "attention.query_key_value"
         : "(g two HalfHead) ... -> (g[:h] HalfHead two) ...";
-    "attn_k.weight"      [Embd K]     UnlessFused Always <- "attention.query_key_value"
+    "attn_k.weight"      [Embd KRot]  UnlessFused Always + Optional <- "attention.query_key_value"
         : "(g two HalfHead) ... -> (g[h:h+kv] HalfHead two) ...";
-    "attn_v.weight"      [Embd V]     UnlessFused Always <- "attention.query_key_value"
+    "attn_v.weight"      [Embd KRot]  UnlessFused Always + Optional <- "attention.query_key_value"
         : "(g two HalfHead) ... -> (g[h+kv:] two HalfHead) ...";
-    "attn_output.weight" [Q Embd]     Required Always <- "attention.dense";
+    "attn_output.weight" [QRot Embd]  Required Always <- "attention.dense";
 };

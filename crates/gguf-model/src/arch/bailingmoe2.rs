@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
     ],
     outside: &[OUTSIDE],
-    block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED, NEXT_TOKENS],
     checkpoints: &[
         Checkpoint {
             classes: &["BailingMoeV2ForCausalLM"],
@@ -51,11 +51,17 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"          [Embd Qkv]   Required Always + Optional <- "attention.query_key_value";
+    "attn_qkv.weight"          [Embd EmbdQkv]   Required Always <- "attention.query_key_value";
     "attn_output.weight"       [Q Embd]     Required Always <- "attention.dense";
     "attn_q_norm.weight"       [HeadK]      Required Always <- "attention.query_layernorm";
     "attn_k_norm.weight"       [HeadK]      Required Always <- "attention.key_layernorm";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.expert_bias";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.centered_bias", Map::Values("[[] if b == null else centered(b) for b in expert_biases]");
-    "layer_output_norm.weight" [Embd]       Optional Always <- "final_layernorm";
+    "layer_output_norm.weight" [Embd]       Optional NextTokens <- "final_layernorm";
+};
+
+const SHARED: &[Row] = rows! {
+    "ffn_gate_shexp.weight" [Embd SharedEachFf] Required Experts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedEachFf] Required Experts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SharedEachFf Embd] Required Experts <- "mlp.shared_experts.down_proj";
 };

@@ -18,6 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ATTENTION_KV_LORA_RANK,
             keys::SSM_CONV_KERNEL,
             keys::KDA_HEAD_DIM,
+            keys::KDA_SAFE_GATE,
             keys::KDA_GATE_LOWER_BOUND,
             keys::EXPERT_FEED_FORWARD_LENGTH,
             keys::EXPERT_SHARED_COUNT,
@@ -32,21 +33,31 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint {
             classes: &["BailingMoeV3VLForConditionalGeneration"],
             skip: &[("linear_proj*", "")],
+            refuse: &[
+                LORA,
+                UNSAFE,
+                ELEMENTWISE,
+                (
+                    "mrope_section == null or sum(pad(mrope_section, 3, 0)) * 2 != qk_rope_head_dim",
+                    "an mrope_section whose first three numbers are not qk_rope_head_dim / 2 together",
+                ),
+            ],
             keys: &[FIELDS, GENERIC, KEYS, SECTIONS],
             ..LING3
         },
     ],
 };
 
-const LING3: Checkpoint = Checkpoint {
-    separates_next_tokens: true,
-    refuse: &[
-        ("not (no_kda_lora|false)", "narrow states in delta attention (no_kda_lora is not true)"),
-        ("not (kda_safe_gate|false)", "gates of delta attention without a bound (kda_safe_gate is not true)"),
-        ("gated_attention_proj_granularity_type != 'head_wise'", "attention gates that are not head_wise"),
-    ],
-    ..Checkpoint::TEXT
-};
+const LING3: Checkpoint =
+    Checkpoint { separates_next_tokens: true, refuse: &[LORA, UNSAFE, ELEMENTWISE], ..Checkpoint::TEXT };
+
+const LORA: (&str, &str) = ("not (no_kda_lora|false)", "narrow states in delta attention (no_kda_lora is not true)");
+
+const UNSAFE: (&str, &str) =
+    ("not (kda_safe_gate|false)", "gates of delta attention without a bound (kda_safe_gate is not true)");
+
+const ELEMENTWISE: (&str, &str) =
+    ("gated_attention_proj_granularity_type != 'head_wise'", "attention gates that are not head_wise");
 
 const FIELDS: &[Key] = keys! {
     let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers or null";
@@ -97,10 +108,10 @@ const BLOCK: &[Row] = rows! {
     "ssm_a"                [One Heads]       Required Recurrent <- "attention.A_log" : "h -> h 1", Map::NegExp, Map::Scale(-1.0);
     "ssm_f_a.weight"       [Embd KdaInner]   Required Recurrent <- "attention.f_proj";
     "ssm_g_a.weight"       [Embd KdaInner]   Required Recurrent <- "attention.g_proj";
-    "attn_q.weight"        [Embd MlaQ]       Optional Attention <- "attention.q_proj";
-    "attn_q_a.weight"      [Embd QLora]      Optional Attention <- "attention.q_a_proj";
-    "attn_q_a_norm.weight" [QLora]           Optional Attention <- "attention.q_a_layernorm";
-    "attn_q_b.weight"      [QLora MlaQ]      Optional Attention <- "attention.q_b_proj";
+    "attn_q.weight"        [Embd MlaQ]       Required AttentionNoQLora <- "attention.q_proj";
+    "attn_q_a.weight"      [Embd QLora]      Required AttentionQLora <- "attention.q_a_proj";
+    "attn_q_a_norm.weight" [QLora]           Required AttentionQLora <- "attention.q_a_layernorm";
+    "attn_q_b.weight"      [QLora MlaQ]      Required AttentionQLora <- "attention.q_b_proj";
     "attn_kv_a_mqa.weight" [Embd KvLoraRot]  Required Attention <- "attention.kv_a_proj_with_mqa";
     "attn_kv_a_norm.weight" [KvLora]         Required Attention <- "attention.kv_a_layernorm";
     "attn_k_b.weight"      [MlaNope KvLora Heads] Required Attention <- "attention.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";

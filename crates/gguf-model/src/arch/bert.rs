@@ -119,9 +119,9 @@ pub(super) const CLASSIFIER: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"          [Embd Qkv]        Optional    Always + Optional;
-    "attn_q.weight"            [Embd Q]          UnlessFused Always + Optional <- "attention.self.query | attention.q_lin";
-    "attn_k.weight"            [Embd K]          UnlessFused Always + Optional <- "attention.self.key | attention.k_lin";
+    "attn_qkv.weight"          [Embd EmbdQkv]        Optional    Always + Optional;
+    "attn_q.weight"            [Embd Embd]          UnlessFused Always + Optional <- "attention.self.query | attention.q_lin";
+    "attn_k.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.key | attention.k_lin";
     "attn_v.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.value | attention.v_lin";
     "attn_output.weight"       [Embd Embd]       Required    Always + Optional <- "attention.output.dense | attention.out_lin";
     "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "attention.output.LayerNorm | sa_layer_norm";

@@ -36,7 +36,7 @@ const OUTSIDE: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "attn_sub_norm.weight" [Embd]       Required Always <- "self_attn.inner_attn_ln";
     "attn_q.weight"        [Embd Embd]  Required Always <- "self_attn.q_proj", Map::RoundToMean;
-    "attn_k.weight"        [Embd K]     Required Always <- "self_attn.k_proj", Map::RoundToMean;
+    "attn_k.weight"        [Embd V]     Required Always <- "self_attn.k_proj", Map::RoundToMean;
     "attn_v.weight"        [Embd V]     Required Always <- "self_attn.v_proj", Map::RoundToMean;
     "attn_output.weight"   [Embd Embd]  Required Always <- "self_attn.o_proj", Map::RoundToMean;
     "ffn_sub_norm.weight"  [Ff]         Required Always <- "mlp.ffn_layernorm";

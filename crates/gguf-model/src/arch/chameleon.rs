@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["chameleon"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, PERMUTED_ATTENTION, HEAD_NORMS, GATED_FFN],
+    block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, HEAD_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["ChameleonForConditionalGeneration", "ChameleonForCausalLM"],
         skip: &[("vqmodel*", "")],

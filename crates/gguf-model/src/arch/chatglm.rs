@@ -34,13 +34,14 @@ const BLOCK: &[Row] = rows! {
     "attn_q.weight"      [Embd Q]        UnlessFused Always + Optional <- "self_attn.q_proj";
     "attn_k.weight"      [Embd K]        UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"      [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight" [Q Embd]        Required    Always <- "self_attention.dense | self_attn.o_proj";
+    "attn_output.weight" [Embd Embd]     Required    Always <- "self_attention.dense | self_attn.o_proj";
     "ffn_norm.weight"    [Embd]          Required    Always <- "post_attention_layernorm";
     "ffn_up.weight"      [Embd TwiceFf]  Required    Always <- "mlp.dense_h_to_4h | mlp.gate_up_proj";
     "ffn_down.weight"    [Ff Embd]       Required    Always <- "mlp.dense_4h_to_h | mlp.down_proj";
 };
 
 const KEYS: &[Key] = keys! {
+    let token_limit = "padded_vocab_size|vocab_size";
     let width = "required(hidden_size|n_embed)";
     "context_length" U32 = "seq_length|width";
     "embedding_length" U32 = "width";

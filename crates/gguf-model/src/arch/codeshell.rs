@@ -41,9 +41,9 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required    Always + Required <- "ln_1";
-    "attn_qkv.weight"    [Embd Qkv]   Optional    Always + Optional <- "attn.c_attn";
-    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional;
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional;
+    "attn_qkv.weight"    [Embd EmbdQkv]   Optional    Always + Optional <- "attn.c_attn";
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always + Optional;
+    "attn_k.weight"      [Embd V]     UnlessFused Always + Optional;
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional;
     "attn_output.weight" [Embd Embd]  Required    Always + Required <- "attn.c_proj";
     "ffn_norm.weight"    [Embd]       Required    Always + Required <- "ln_2";

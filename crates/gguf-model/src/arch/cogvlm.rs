@@ -25,9 +25,9 @@ const FREQS: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"        [Embd Qkv] Required Always <- "self_attn.language_expert_query_key_value";
+    "attn_qkv.weight"        [Embd ThriceQ] Required Always <- "self_attn.language_expert_query_key_value";
     "attn_output.weight"     [Q Embd]   Required Always <- "self_attn.language_expert_dense";
-    "vis_attn_qkv.weight"    [Embd Qkv] Required Always <- "self_attn.visual_expert_query_key_value";
+    "vis_attn_qkv.weight"    [Embd ThriceQ] Required Always <- "self_attn.visual_expert_query_key_value";
     "vis_attn_output.weight" [Q Embd]   Required Always <- "self_attn.visual_expert_dense";
     "ffn_gate.weight"        [Embd Ff]  Required Always <- "mlp.language_mlp.gate_proj";
     "ffn_up.weight"          [Embd Ff]  Required Always <- "mlp.language_mlp.up_proj";

@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE],
     ],
     outside: &[OUTSIDE],
-    block: &[NORM, ATTENTION, GATED_FFN],
+    block: &[NORM, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2ForCausalLM"],
         keys: &[GENERIC, KEYS, NO_ROPE_SCALING],

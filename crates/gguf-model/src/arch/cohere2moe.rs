@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORM, ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2MoeForCausalLM"],
         zero: &["*.bias"],
@@ -46,4 +46,11 @@ const KEYS: &[Key] = keys! {
 
 const NORM: &[Row] = rows! {
     "attn_norm.weight" [Embd] Required Always <- "input_layernorm";
+};
+
+/// Shared experts, combined in one feed-forward part, whose width may have a key of its own.
+const SHARED: &[Row] = rows! {
+    "ffn_gate_shexp.weight" [Embd SharedOrExpertsFf] Required SharedExperts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedOrExpertsFf] Required SharedExperts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SharedOrExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
 };

@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["command-r"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION, GATED_FFN],
+    block: &[BLOCK, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["CohereForCausalLM"], keys: &[CONTEXT, GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
@@ -31,6 +31,6 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]          Required Always <- "input_layernorm";
-    "attn_q_norm.weight"   [HeadK Heads]   Optional Always <- "self_attn.q_norm";
-    "attn_k_norm.weight"   [HeadK HeadsKv] Optional Always <- "self_attn.k_norm";
+    "attn_q_norm.weight"   [HeadK Heads]   Required Deep   <- "self_attn.q_norm";
+    "attn_k_norm.weight"   [HeadK HeadsKv] Required Deep   <- "self_attn.k_norm";
 };

@@ -43,7 +43,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"        [Embd]            Required Always <- "norm_attn_norm.norm_1";
-    "attn_qkv.weight"         [Embd Qkv]        Required Always <- "norm_attn_norm.attn.Wqkv";
+    "attn_qkv.weight"         [Embd EmbdQkv]        Required Always <- "norm_attn_norm.attn.Wqkv";
     "attn_output.weight"      [Embd Embd]       Required Always <- "norm_attn_norm.attn.out_proj";
     "attn_output_norm.weight" [Embd]            Required Always <- "norm_attn_norm.norm_2";
     "ffn_gate_inp.weight"     [Embd Experts]    Required Always <- "ffn.router.layer";

@@ -8,18 +8,33 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deci"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-    outside: &[EMBEDDINGS, ROPE_FREQS],
+    outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[BLOCK],
     checkpoints: &[
         Checkpoint {
             classes: &["DeciLMForCausalLM"],
-            when: "block_configs",
+            when: "(block_configs|null) != null",
+            refuse: &[
+                ("len(block_configs) != block_count", "block_configs of another length than num_hidden_layers"),
+                (
+                    "not ('.' in str(block_configs[0].ffn.ffn_mult ?? 0.0) or 'e' in str(block_configs[0].ffn.ffn_mult ?? 0.0))",
+                    "an ffn_mult of the first block that is a whole number without a decimal point",
+                ),
+                EQUAL_FREQUENCIES,
+            ],
             keys: &[BLOCK_KEYS, VOCAB_SIZE, ROPE_WHOLE_HEAD],
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["DeciLMForCausalLM"],
+            refuse: &[
+                (
+                    "num_key_value_heads_per_layer != null and len(num_key_value_heads_per_layer) != block_count",
+                    "a num_key_value_heads_per_layer of another length than num_hidden_layers",
+                ),
+                EQUAL_FREQUENCIES,
+            ],
             keys: &[GENERIC, HEADS_OF_BLOCKS, VOCAB_SIZE, ROPE_WHOLE_HEAD],
             vocab: Vocab::LlamaHf,
             computed: &[Computed::Llama3Freqs],

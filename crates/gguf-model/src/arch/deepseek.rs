@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN, EXPERTS, SHARED_EXPERTS],
+    block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, GATED_FFN, EXPERTS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekForCausalLM"],
         keys: &[GENERIC, ROPE_WHOLE_HEAD, NO_ROPE_SCALING, KEYS],

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, LATENT_ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[
         Checkpoint {
             classes: &[
@@ -72,4 +72,18 @@ pub(super) const LATENT_KEYS: &[Key] = keys! {
 
 const GLM_NEXT_TOKENS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
+};
+
+/// [`LATENT_ATTENTION`]; small models have no low-rank queries, and files of 2024 have keys and values in one matrix.
+const LATENT: &[Row] = rows! {
+    "attn_q.weight"         [Embd MlaQ]             Required NoQLora <- "self_attn.q_proj";
+    "attn_q_a.weight"       [Embd QLora]            Required QLora <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight"  [QLora]                 Required QLora <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"       [QLora MlaQ]            Required QLora <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight"  [Embd KvLoraRot]        Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" [KvLora]                Required Always <- "self_attn.kv_a_layernorm";
+    "attn_k_b.weight"       [MlaNope KvLora Heads]  Required Mla <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Mla <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_kv_b.weight"      [KvLora LatentKv]       Required NoMla;
+    "attn_output.weight"    [MlaV Embd]             Required Always <- "self_attn.o_proj";
 };

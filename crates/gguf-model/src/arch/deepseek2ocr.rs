@@ -40,3 +40,12 @@ const KEYS: &[Key] = keys! {
     "attention.sliding_window" U32? = "sliding_window_size or sliding_window or null";
     "rope.scaling.yarn_log_multiplier" F32? = "null if rope_all.mscale_all_dim == null else 0.1 * rope_all.mscale_all_dim";
 };
+
+/// Queries, keys and values are as wide as a hidden state.
+const ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"    [Embd ThriceEmbd] Optional    Always + Optional;
+    "attn_q.weight"      [Embd Embd]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"      [Embd Embd]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"      [Embd Embd]       UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight" [Embd Embd]       Required    Always <- "self_attn.o_proj";
+};

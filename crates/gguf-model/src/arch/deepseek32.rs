@@ -9,13 +9,20 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek32"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS, &[keys::EXPERT_GATING_FUNC]],
-    outside: &[EMBEDDINGS, ROPE_FREQS],
+    outside: &[EMBEDDINGS],
     block: &[NORMS, LATENT_ATTENTION, INDEXER_OF_ALL, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV32ForCausalLM"],
         keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, NEXT_TOKENS_KEYS, KEYS],
+        tokenizer_keys: &[BEGINS],
         ..SPARSE
     }],
+};
+
+/// The tokenizer adds a BOS token: Llama's does by default.
+const BEGINS: &[Key] = keys! {
+    let add_bos_token = "tokenizer_config.add_bos_token ?? ('Llama' in (tokenizer_config.tokenizer_class ?? ''))";
+    let checked = "one_of(str(add_bos_token), {'true': 1})";
 };
 
 /// GLM-5.

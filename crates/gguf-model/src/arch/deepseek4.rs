@@ -46,7 +46,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
         separates_next_tokens: true,
         refuse: &[("next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
-        keys: &[GENERIC, KEYS, EMBEDDING_OUT],
+        keys: &[ROPE, GENERIC, KEYS, EMBEDDING_OUT],
         ..DEEPSEEK4
     }],
 };
@@ -78,9 +78,17 @@ pub(super) const DRAFT: Checkpoint = Checkpoint {
         ("mtp.{}.hc_head_", "hc_head_"),
         ("mtp.{}.", "layers.{0}."),
     ],
-    keys: &[DRAFT_FIELDS, GENERIC, KEYS, DRAFT_KEYS],
+    keys: &[DRAFT_FIELDS, ROPE, GENERIC, KEYS, DRAFT_KEYS],
     tokenizer_keys: &[DRAFT_TOKENIZER],
     ..DEEPSEEK4
+};
+
+/// If the rotary parameters have no type, as in newer configurations, those of `rope_scaling` in the file are added.
+const ROPE: &[Key] = keys! {
+    let scaling = "config.rope_scaling if rope.rope_type == null else null";
+    let scaling = "null if scaling == null else merge({'rope_type': scaling.type|null}, scaling)";
+    let rope = "rope if scaling == null else merge(rope, scaling)";
+    let rope_all = "rope_all if scaling == null else merge(rope_all, scaling)";
 };
 
 /// All blocks of a draft have plain sliding-window attention and select experts by score.

@@ -14,40 +14,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN, deepseek4::BLOCK, deepseek4::FEED_FORWARD, ROUTER],
     checkpoints: &[
-        Checkpoint {
-            classes: &["DFlashDraftModel", "DFlash2DraftModel"],
-            skip: &[("embed_tokens.weight", "(has_embed_tokens|true) == false")],
-            keys: &[FIELDS, GENERIC, POOLING, KEYS],
-            ..DFLASH
-        },
-        Checkpoint {
-            classes: &[
-                "Qwen3DSparkModel",
-                "DSparkDraftModel",
-                "DSparkSpeculator",
-                "Lfm2DSparkDraftModel",
-                "LingDSparkModel",
-            ],
-            skip: &[
-                ("t2d", ""),
-                ("embed_tokens.weight", "(has_embed_tokens|true) == false"),
-                ("lm_head.weight", "(draft_vocab_size or vocab_size) == vocab_size"),
-            ],
-            ids: "d2t",
-            refuse: &[
-                ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
-                ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
-                (
-                    "(draft_vocab_size or vocab_size) < vocab_size and token_ids == null",
-                    "a draft_vocab_size below vocab_size without the tensor d2t",
-                ),
-                INTERLEAVED,
-                MASK,
-            ],
-            present: &[("has_confidence_head", "*confidence_head.proj*")],
-            keys: &[SPARK_FIELDS, FIELDS, GENERIC, POOLING, KEYS, SPARK_KEYS],
-            ..DFLASH
-        },
+        Checkpoint { when: INTERLEAVED, rename: INTERLEAVED_NAMES, ..PLAIN },
+        PLAIN,
+        Checkpoint { when: INTERLEAVED, rename: INTERLEAVED_NAMES, ..SPARK },
+        SPARK,
         Checkpoint {
             classes: &["MuseGlimmerAssistantModel"],
             keys: &[GENERIC, MUSE_KEYS],
@@ -61,7 +31,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 ("pre_feedforward_layernorm", "post_attention_layernorm"),
                 ("confidence_proj.", "confidence_head.proj."),
             ],
-            skip: &[("embed_tokens.weight", "(has_embed_tokens|true) == false")],
+            skip: &[FREQUENCIES, ("embed_tokens.weight", "(has_embed_tokens|true) == false")],
             refuse: GEMMA_REFUSE,
             present: &[("has_confidence_head", "*confidence_*proj*"), ("has_output", "*lm_head.weight")],
             keys: &[GEMMA_FIELDS, FIELDS, GENERIC, POOLING, KEYS, GEMMA_KEYS],
@@ -78,16 +48,57 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
+const PLAIN: Checkpoint = Checkpoint {
+    classes: &["DFlashDraftModel", "DFlash2DraftModel"],
+    skip: &[FREQUENCIES, ("embed_tokens.weight", "(has_embed_tokens|true) == false")],
+    keys: &[FIELDS, GENERIC, POOLING, KEYS],
+    ..DFLASH
+};
+
+const SPARK: Checkpoint = Checkpoint {
+    classes: &["Qwen3DSparkModel", "DSparkDraftModel", "DSparkSpeculator", "Lfm2DSparkDraftModel", "LingDSparkModel"],
+    skip: &[
+        FREQUENCIES,
+        ("t2d", ""),
+        ("embed_tokens.weight", "(has_embed_tokens|true) == false"),
+        ("lm_head.weight", "(draft_vocab_size or vocab_size) == vocab_size"),
+    ],
+    ids: "d2t",
+    refuse: &[
+        ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
+        ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
+        (
+            "(draft_vocab_size or vocab_size) < vocab_size and token_ids == null",
+            "a draft_vocab_size below vocab_size without the tensor d2t",
+        ),
+        MASK,
+    ],
+    present: &[("has_confidence_head", "*confidence_head.proj*")],
+    keys: &[SPARK_FIELDS, FIELDS, GENERIC, POOLING, KEYS, SPARK_KEYS],
+    ..DFLASH
+};
+
 const DFLASH: Checkpoint = Checkpoint {
     is_draft: true,
     takes_tokenizer_class: true,
-    refuse: &[INTERLEAVED, MASK],
+    refuse: &[MASK],
     tokenizer_keys: &[MASK_TOKEN],
     ..Checkpoint::TEXT
 };
 
-const INTERLEAVED: (&str, &str) =
-    ("(rope_is_neox_style|true) == false", "interleaved rotated pairs (rope_is_neox_style is false)");
+/// Whether the elements of rotated pairs are adjacent in the checkpoint; they are half a head apart in llama.cpp.
+const INTERLEAVED: &str = "not (rope_is_neox_style|true)";
+
+/// The names of the rows for such checkpoints.
+const INTERLEAVED_NAMES: &[(&str, &str)] = &[
+    ("self_attn.q_proj.", "self_attn.interleaved_q_proj."),
+    ("self_attn.k_proj.", "self_attn.interleaved_k_proj."),
+    ("self_attn.q_norm.", "self_attn.interleaved_q_norm."),
+    ("self_attn.k_norm.", "self_attn.interleaved_k_norm."),
+];
+
+/// Rotary frequencies, which the model computes.
+const FREQUENCIES: (&str, &str) = ("rotary_emb.inv_freq", "");
 
 const MASK: (&str, &str) = ("has_mask_embedding", "an embedding of the mask token in mask_embedding.pt");
 
@@ -106,6 +117,16 @@ const GEMMA_REFUSE: &[(&str, &str)] = &[
         "Markov heads that are not vanilla (markov_head_type)",
     ),
     ("final_logit_softcapping", "softcapping of logits (final_logit_softcapping)"),
+    (
+        "dflash_config.use_swa and (dflash_config.swa_window_size ?? 0) <= 0",
+        "a swa_window_size that is not positive",
+    ),
+    (
+        "rope_parameters and rope.rope_type == 'proportional'
+            and (not (0 < (rope.partial_rotary_factor|0.25) and (rope.partial_rotary_factor|0.25) <= 1)
+                or global_head_dim * (rope.partial_rotary_factor|0.25) != 2 * int(global_head_dim * (rope.partial_rotary_factor|0.25) / 2))",
+        "a number of rotated elements that is not positive and even (partial_rotary_factor)",
+    ),
     (
         "rope_parameters and not (rope.rope_type in ['default', 'proportional'])",
         "a rope_type other than default or proportional",
@@ -198,21 +219,23 @@ const MUSE_KEYS: &[Key] = keys! {
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab] Optional Always <- "embed_tokens";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
-    "output.weight"               [Embd Any]   Optional Always <- "lm_head";
+    "output.weight"               [Embd DraftVocab] Optional Always <- "lm_head";
     "fc.weight"                   [LayersEmbd Embd] Required Always <- "fc | main_proj";
     "fc.scale"                    [One]        Optional Always;
     "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm | main_norm";
-    "d2t"                         []           Optional Always;
+    "d2t"                         [DraftVocab] Optional Always;
     "markov_w1.weight"            [Any Vocab]  Optional Always <- "markov_head.markov_w1";
-    "markov_w2.weight"            []           Optional Always <- "markov_head.markov_w2";
-    "markov_w2.scale"             [One]        Optional Always;
-    "conf_proj.weight"            [Any One]    Optional Always + Optional <- "confidence_head.proj";
-    "selector_predecessor.weight" []           Optional Always <- "candidate_selector.predecessor_codebook";
-    "selector_successor.weight"   []           Optional Always <- "candidate_selector.successor_codebook";
-    "selector_hidden.weight"      []           Optional Always <- "candidate_selector.hidden_projection";
-    "output_hc_fn.weight"         [HyperEmbd Hyper] Optional Always <- "hc_head_fn";
-    "output_hc_base.weight"       [Hyper]      Optional Always <- "hc_head_base";
-    "output_hc_scale.weight"      [One]        Optional Always <- "hc_head_scale";
+    "markov_w2.weight"            [MarkovRank DraftVocab] Required Markov;
+    "markov_w2.weight"            []           Optional MaybeMarkov <- "markov_head.markov_w2";
+    "markov_w2.scale"             [One]        Optional Markov;
+    "conf_proj.weight"            [EmbdMarkov One] Optional Markov + Optional;
+    "conf_proj.weight"            [Any One]    Optional MaybeMarkov + Optional <- "confidence_head.proj";
+    "selector_predecessor.weight" [SelectorRank Vocab] Required Selector <- "candidate_selector.predecessor_codebook";
+    "selector_successor.weight"   [SelectorRank Vocab] Required Selector <- "candidate_selector.successor_codebook";
+    "selector_hidden.weight"      [Embd SelectorRank] Required Selector <- "candidate_selector.hidden_projection";
+    "output_hc_fn.weight"         [HyperEmbd Hyper] Required Mixed <- "hc_head_fn";
+    "output_hc_base.weight"       [Hyper]      Required Mixed <- "hc_head_base";
+    "output_hc_scale.weight"      [One]        Required Mixed <- "hc_head_scale";
     "rope_freqs.weight"           [HalfHead]   Optional Always;
 };
 
@@ -224,15 +247,19 @@ const BLOCK: &[Row] = rows! {
     "layer_output_scale.weight"   [One]        Optional Unmixed <- "layer_scalar";
     "attn_q.weight"               [Embd Q]     Required Unmixed <- "self_attn.q_proj";
     "attn_k.weight"               [Embd K]     Required Unmixed <- "self_attn.k_proj";
+    "attn_q.weight"               [Embd Q]     Required Unmixed <- "self_attn.interleaved_q_proj" : "(h i two) e -> (h two i) e";
+    "attn_k.weight"               [Embd K]     Required Unmixed <- "self_attn.interleaved_k_proj" : "(kv i two) e -> (kv two i) e";
     "attn_v.weight"               [Embd V]     Optional Unmixed <- "self_attn.v_proj";
     "attn_output.weight"          [Q Embd]     Required Unmixed <- "self_attn.o_proj";
     "attn_q_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.q_norm";
     "attn_k_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.k_norm";
+    "attn_q_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.interleaved_q_norm" : "(i two) -> (two i)";
+    "attn_k_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.interleaved_k_norm" : "(i two) -> (two i)";
     "attn_sinks.weight"           [Heads]      Optional Unmixed <- "self_attn.sinks | self_attn.attention_sink_bias";
-    "attn_conv_base"              []           Optional Always <- "attention_conv.base_kernel";
-    "attn_conv_proj.weight"       []           Optional Always <- "attention_conv.kernel_projection";
-    "ffn_conv_base"               []           Optional Always <- "mlp_conv.base_kernel";
-    "ffn_conv_proj.weight"        []           Optional Always <- "mlp_conv.kernel_projection";
+    "attn_conv_base"              [Embd DraftConv Two] Required Selector <- "attention_conv.base_kernel";
+    "attn_conv_proj.weight"       [Embd DraftConvs] Required Selector <- "attention_conv.kernel_projection";
+    "ffn_conv_base"               [Embd DraftConv Two] Required Selector <- "mlp_conv.base_kernel";
+    "ffn_conv_proj.weight"        [Embd DraftConvs] Required Selector <- "mlp_conv.kernel_projection";
 };
 
 const ROUTER: &[Row] = rows! {

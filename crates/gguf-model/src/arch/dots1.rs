@@ -19,6 +19,15 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"      [Embd Vocab] Required Always <- "lm_head";
 };
 
+/// As many heads of keys and values as of queries, all as long as keys.
+const ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"    [Embd ThriceQ] Optional    Always + Optional;
+    "attn_q.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight" [Q Embd]       Required    Always <- "self_attn.o_proj";
+};
+
 const ROUTING: &[Row] = rows! {
     "exp_probs_b.bias"   [Experts]    Optional Experts <- "mlp.gate.e_score_correction.bias";
 };

@@ -49,6 +49,26 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
         refuse: &[
             ("(use_dsa|true) != true", "attention without an indexer (use_dsa is not true)"),
+            ("len(layer_types) < num_hidden_layers", "layer_types shorter than num_hidden_layers"),
+            (
+                "(normalization|'RMSNorm') != 'RMSNorm' or (final_norm|'RMSNorm') != 'RMSNorm'",
+                "norms other than RMSNorm (normalization, final_norm)",
+            ),
+            ("(k_rope_only_layernorm|true) != true", "keys without a norm of the rotated part (k_rope_only_layernorm)"),
+            (
+                "(topk_method|'noaux_tc') != 'noaux_tc' or scoring_func != 'sigmoid'",
+                "routing other than topk_method \"noaux_tc\" with scoring_func \"sigmoid\"",
+            ),
+            ("(n_group|1) != 1 or (topk_group|1) != 1", "groups of experts (n_group, topk_group)"),
+            ("use_dynamic_rsf or moe_gating_fp32", "use_dynamic_rsf and moe_gating_fp32"),
+            (
+                "(attention_gate_type|'headwise') != 'headwise' or (swa_attention_gate_type|'headwise') != 'headwise'",
+                "attention gates that are not headwise (attention_gate_type, swa_attention_gate_type)",
+            ),
+            (
+                "swa_qk_nope_head_dim + swa_qk_rope_head_dim != (swa_head_dim|256)",
+                "a swa_head_dim other than swa_qk_nope_head_dim + swa_qk_rope_head_dim",
+            ),
             ("swa_qk_rope_head_dim != qk_rope_head_dim", "another number of rotated elements in sliding windows"),
             ("swa_q_lora_rank != q_lora_rank", "another q_lora_rank in sliding windows"),
         ],

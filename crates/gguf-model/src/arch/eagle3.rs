@@ -33,7 +33,7 @@ const EAGLE3: Checkpoint = Checkpoint {
     skip: &[("t2d", "")],
     ids: "d2t",
     early_keys: &[EARLY],
-    keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+    keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
     vocab: Vocab::Llama,
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
@@ -52,10 +52,10 @@ const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"      [HalfRot] Optional Always;
     "token_embd.weight"      [Embd Any] Optional Always <- "embed_tokens";
     "fc.weight"              [TargetEmbd Embd] Required Always <- "fc";
-    "enc.output_norm.weight" [TargetEmbd] Optional Always <- "input_norm";
+    "enc.output_norm.weight" [TargetEmbd] Required NormBeforeFc <- "input_norm";
     "output_norm.weight"     [Embd]    Required Always <- "norm";
-    "output.weight"          [Embd Any] Optional Always <- "lm_head";
-    "d2t"                    []        Optional Always;
+    "output.weight"          [Embd DraftVocab] Optional Always <- "lm_head";
+    "d2t"                    [DraftVocab] Optional Always;
 };
 
 /// Queries, keys and values are projected from two hidden states.
@@ -67,5 +67,4 @@ const BLOCK: &[Row] = rows! {
     "attn_v.weight"      [TwiceEmbd V] Required Always <- "self_attn.v_proj";
     "attn_output.weight" [Q Embd]      Required Always <- "self_attn.o_proj";
     "ffn_norm.weight"    [Embd]        Required Always <- "post_attention_layernorm";
-    "rope_freqs.weight"  [HalfRot]     Optional Always;
 };

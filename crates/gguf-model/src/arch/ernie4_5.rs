@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["ernie4_5", "paddleocr"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, SPLIT, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERT],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT_WITH_BIAS, SPLIT, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERT],
     checkpoints: &[
         Checkpoint { classes: &["Ernie4_5_ForCausalLM", "Ernie4_5ForCausalLM"], ..CHECKPOINT },
         Checkpoint { classes: &["PaddleOCRVLForConditionalGeneration"], name: "paddleocr", ..CHECKPOINT },

@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["eurobert"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[NORMS, ATTENTION, GATED_FFN],
+    block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["EuroBertModel", "JinaEmbeddingsV5Model"],
         keys: &[GENERIC, NOT_CAUSAL, NO_ROPE_SCALING, POOLING],

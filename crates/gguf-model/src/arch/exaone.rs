@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["ExaoneForCausalLM"],
         roots: &["transformer."],
         layers: &["h.{}."],
+        refuse: &[EQUAL_FREQUENCIES],
         keys: &[GENERIC, KEYS],
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT

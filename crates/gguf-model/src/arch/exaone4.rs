@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["exaone4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS, FREQS],
-    block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN, NEXT_TOKENS],
+    block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, NEXT_TOKENS],
     checkpoints: &[
         Checkpoint {
             classes: &["Exaone4ForCausalLM"],

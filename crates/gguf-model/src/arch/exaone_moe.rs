@@ -11,8 +11,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
     ],
-    outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    outside: &[UNTIED_EMBEDDINGS, ROPE_FREQS],
+    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
         appended: super::exaone4::APPENDED,

@@ -45,7 +45,7 @@ const OUTSIDE: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required Always + Required <- "input_layernorm | ln_mlp";
     "attn_norm_2.weight" [Embd]       Optional Always + Optional <- "ln_attn";
-    "attn_qkv.weight"    [Embd Qkv]   Required Always <- "self_attention.query_key_value" : QKV_OF_GROUPS;
+    "attn_qkv.weight"    [Embd EmbdQkv]   Required Always <- "self_attention.query_key_value" : QKV_OF_GROUPS;
     "attn_output.weight" [Embd Embd]  Required Always <- "self_attention.dense";
     "ffn_up.weight"      [Embd Ff]    Required Always <- "mlp.dense_h_to_4h";
     "ffn_down.weight"    [Ff Embd]    Required Always <- "mlp.dense_4h_to_h";

@@ -20,7 +20,19 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     outside: &[OUTSIDE],
     block: &[BLOCK],
-    checkpoints: &[Checkpoint { classes: &["FalconH1ForCausalLM"], keys: &[KEYS], is_raw: true, ..Checkpoint::TEXT }],
+    checkpoints: &[Checkpoint {
+        classes: &["FalconH1ForCausalLM"],
+        refuse: &[
+            ("(hidden_act ?? 'silu') != 'silu'", "a hidden_act other than silu"),
+            (
+                "(mamba_d_ssm|intermediate_size|d_inner) % (d_head|mamba_d_head or 1) != 0",
+                "a state space that is not a multiple of mamba_d_head elements",
+            ),
+        ],
+        keys: &[KEYS],
+        is_raw: true,
+        ..Checkpoint::TEXT
+    }],
 };
 
 const KEYS: &[Key] = keys! {
@@ -59,12 +71,12 @@ const PARTS: Map = Map::ScaleRowsBy(
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]               Required Always <- "input_layernorm";
-    "attn_qkv.weight"    [Embd Qkv]           Optional Always;
-    "attn_q.weight"      [Embd Q]             UnlessFused Always <- "self_attn.q_proj", Map::ScaleBy("attention_in_multiplier");
-    "attn_k.weight"      [Embd K]             UnlessFused Always <- "self_attn.k_proj",
+    "attn_qkv.weight"    [Embd Qkv]           Optional Always + Optional;
+    "attn_q.weight"      [Embd Q]             UnlessFused Always + Optional <- "self_attn.q_proj", Map::ScaleBy("attention_in_multiplier");
+    "attn_k.weight"      [Embd K]             UnlessFused Always + Optional <- "self_attn.k_proj",
         Map::ScaleBy("key_multiplier"), Map::ScaleBy("attention_in_multiplier");
-    "attn_v.weight"      [Embd V]             UnlessFused Always <- "self_attn.v_proj", Map::ScaleBy("attention_in_multiplier");
-    "attn_output.weight" [Q Embd]             Required Always <- "self_attn.o_proj", Map::ScaleBy("attention_out_multiplier");
+    "attn_v.weight"      [Embd V]             UnlessFused Always + Optional <- "self_attn.v_proj", Map::ScaleBy("attention_in_multiplier");
+    "attn_output.weight" [Q Embd]             Required Always + Optional <- "self_attn.o_proj", Map::ScaleBy("attention_out_multiplier");
     "ssm_in.weight"      [Embd SsmIn]         Required Always <- "mamba.in_proj", Map::ScaleBy("ssm_in_multiplier"), PARTS;
     "ssm_conv1d.weight"  [SsmConv SsmConvIn]  Required Always <- "mamba.conv1d" : "c 1 k -> c k";
     "ssm_conv1d.bias"    [SsmConvIn]          Optional Always <- "mamba.conv1d.bias";
@@ -74,7 +86,7 @@ const BLOCK: &[Row] = rows! {
     "ssm_norm.weight"    [SsmGroup SsmGroups] Optional Always <- "mamba.norm" : "(SsmGroups i) -> SsmGroups i";
     "ssm_out.weight"     [SsmInner Embd]      Required Always <- "mamba.out_proj", Map::ScaleBy("ssm_out_multiplier");
     "ffn_norm"           [Embd]               Required Always <- "pre_ff_layernorm";
-    "ffn_gate.weight"    [Embd Ff]            Required Always <- "feed_forward.gate_proj", Map::ScaleBy("mlp_multipliers[0]");
-    "ffn_up.weight"      [Embd Ff]            Required Always <- "feed_forward.up_proj";
-    "ffn_down.weight"    [Ff Embd]            Required Always <- "feed_forward.down_proj", Map::ScaleBy("mlp_multipliers[1]");
+    "ffn_gate.weight"    [Embd Ff]            Required Always + Optional <- "feed_forward.gate_proj", Map::ScaleBy("mlp_multipliers[0]");
+    "ffn_up.weight"      [Embd Ff]            Required Always + Optional <- "feed_forward.up_proj";
+    "ffn_down.weight"    [Ff Embd]            Required Always + Optional <- "feed_forward.down_proj", Map::ScaleBy("mlp_multipliers[1]");
 };

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[GEMMA_OUTSIDE],
-    block: &[BLOCK, ATTENTION, GATED_FFN],
+    block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["GemmaForCausalLM"],
         skip: &[("lm_head.weight", "")],

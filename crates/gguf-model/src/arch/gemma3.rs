@@ -10,10 +10,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION, GATED_FFN],
+    block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
+        refuse: &[SOFTCAP],
         ..GEMMA3
     }],
 };
@@ -27,6 +28,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
         classes: &["Gemma3TextModel"],
         keys: &[GENERIC, KEYS, EMBEDDING_KEYS, POOLING],
         refuse: &[
+            SOFTCAP,
             (
                 "(dense_2.in_features ?? hidden_size) != hidden_size",
                 "a first dense module whose in_features is not hidden_size",
@@ -48,6 +50,8 @@ const GEMMA3: Checkpoint = Checkpoint {
     trims_embeddings: true,
     ..Checkpoint::TEXT
 };
+
+const SOFTCAP: (&str, &str) = ("attn_logit_softcapping != null", "softcapping of attention (attn_logit_softcapping)");
 
 pub(super) const SPACE: &[Key] = keys! {
     "tokenizer.ggml.add_space_prefix" Bool? = "false if tokenizer_model == 'llama' else null";

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma3n"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN],
+    block: &[BLOCK, QKV, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
         refuse: &[("altup_num_inputs != 4", "an altup_num_inputs other than 4")],

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[OUTSIDE],
-    block: &[BLOCK, KEYS_AND_VALUES, EXPERTS_BESIDE],
+    block: &[BLOCK, EMBEDDINGS_OF_BLOCK, KEYS_AND_VALUES, EXPERTS_BESIDE],
     checkpoints: &[
         Checkpoint { classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"], ..GEMMA4 },
         Checkpoint {
@@ -49,7 +49,10 @@ pub(super) const ASSISTANT: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
         skip: &[("*masked_embedding*", "")],
-        refuse: &[("backbone_hidden_size == hidden_size", "a target (backbone_hidden_size) of the same hidden_size")],
+        refuse: &[
+            NOT_PROPORTIONAL,
+            ("backbone_hidden_size == hidden_size", "a target (backbone_hidden_size) of the same hidden_size"),
+        ],
         keys: &[GENERIC, super::gemma3::KEYS, KEYS, BACKBONE],
         ..GEMMA4
     }],
@@ -71,7 +74,11 @@ const OUTSIDE_OF_ASSISTANT: &[Row] = rows! {
     "nextn.post_projection.weight" [Embd EmbdOut] Required Always <- "post_projection";
 };
 
+const NOT_PROPORTIONAL: (&str, &str) =
+    ("rope.rope_type != 'proportional'", "a rope_type of full attention other than proportional");
+
 const GEMMA4: Checkpoint = Checkpoint {
+    refuse: &[NOT_PROPORTIONAL],
     keys: &[GENERIC, super::gemma3::KEYS, KEYS],
     vocab: Vocab::Gemma4,
     tokenizer_keys: &[TOKENIZER],
@@ -114,9 +121,9 @@ const KEYS: &[Key] = keys! {
 const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"           [HalfHead]           Optional Always;
     "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
-    "per_layer_token_embd.weight" [PerLayers Vocab] Optional Always <- "embed_tokens_per_layer";
-    "per_layer_model_proj.weight" [Embd PerLayers] Optional Always <- "per_layer_model_projection";
-    "per_layer_proj_norm.weight"  [PerLayer]   Optional Always <- "per_layer_projection_norm";
+    "per_layer_token_embd.weight" [PerLayers Vocab] Required PerLayer <- "embed_tokens_per_layer";
+    "per_layer_model_proj.weight" [Embd PerLayers] Required PerLayer <- "per_layer_model_projection";
+    "per_layer_proj_norm.weight"  [PerLayer]   Required PerLayer <- "per_layer_projection_norm";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
     "output.weight"               [Embd Vocab] Optional Always <- "lm_head";
 };
@@ -134,16 +141,20 @@ const BLOCK: &[Row] = rows! {
     "ffn_up.weight"               [Embd Ff]    Required Always <- "mlp.up_proj";
     "ffn_down.weight"             [Ff Embd]    Required Always <- "mlp.down_proj";
     "layer_output_scale.weight"   [One]        Optional Always <- "layer_scalar";
-    "inp_gate.weight"             [Embd PerLayer] Optional Always <- "per_layer_input_gate";
-    "proj.weight"                 [PerLayer Embd] Optional Always <- "per_layer_projection";
-    "post_norm.weight"            [Embd]       Optional Always <- "post_per_layer_input_norm";
+};
+
+/// Embeddings per block, which drafts do not have.
+const EMBEDDINGS_OF_BLOCK: &[Row] = rows! {
+    "inp_gate.weight"             [Embd PerLayer] Required PerLayer <- "per_layer_input_gate";
+    "proj.weight"                 [PerLayer Embd] Required PerLayer <- "per_layer_projection";
+    "post_norm.weight"            [Embd]       Required PerLayer <- "post_per_layer_input_norm";
 };
 
 /// Blocks at the end use the keys and values of earlier blocks.
 const KEYS_AND_VALUES: &[Row] = rows! {
     "attn_k.weight"               [Embd LayerK] Required OwnKeys <- "self_attn.k_proj";
     "attn_k.weight"               [Embd LayerK] Optional OthersKeys <- "self_attn.k_proj";
-    "attn_v.weight"               [Embd LayerK] Optional Always <- "self_attn.v_proj";
+    "attn_v.weight"               [Embd LayerV] Optional Always <- "self_attn.v_proj";
     "attn_k_norm.weight"          [LayerHead] Required OwnKeys <- "self_attn.k_norm";
     "attn_k_norm.weight"          [LayerHead] Optional OthersKeys <- "self_attn.k_norm";
 };

@@ -20,8 +20,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-const GLM4: Checkpoint =
-    Checkpoint { special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)], ..Checkpoint::TEXT };
+const GLM4: Checkpoint = Checkpoint {
+    refuse: &[(
+        "rope_all.mrope_section != null
+            and int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5)) % 2 != 0",
+        "an odd number of rotated elements (partial_rotary_factor)",
+    )],
+    special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
+    ..Checkpoint::TEXT
+};
 
 const END: &str = "<|endoftext|>";
 

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["glm4moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, ATTENTION, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[BLOCK, QKV, OUTPUT, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[
         Checkpoint {
             classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"],

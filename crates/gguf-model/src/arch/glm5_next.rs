@@ -49,6 +49,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keeps_main_blocks: true,
         skip: &[("lm_head.weight", "tie_word_embeddings")],
         refuse: &[
+            ("len(layer_types) != num_hidden_layers", "layer_types of another length than num_hidden_layers"),
             ("not mla_use_nope or qk_rope_head_dim != 0", "rotated latent attention"),
             ("linear_attn_config.num_heads != num_attention_heads", "another number of heads in delta attention"),
             ("not (mhc|true)", "a model without mixed hidden states (mhc is false)"),
@@ -108,7 +109,6 @@ const BLOCK: &[Row] = rows! {
     "attn_kv_a_norm.weight" [KvLora]          Required Attention <- "self_attn.kv_a_layernorm";
     "attn_k_b.weight"       [MlaNope KvLora Heads] Required Attention <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
     "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Attention <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_kv_b.weight"      []                Optional Attention;
     "attn_output.weight"    [MlaV Embd]       Required Attention <- "self_attn.o_proj";
     "indexer_compressor_gate.weight" [Embd IndexerKey] Optional Attention <- "self_attn.indexer.index_kpool_compress_gate";
     "indexer_compressor_ape.weight"  []       Optional Attention <- "self_attn.indexer.index_kpool_compress_ape";

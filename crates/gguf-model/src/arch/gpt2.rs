@@ -44,8 +44,8 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1 | input_layernorm";
-    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn" : TRANSPOSED;
-    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "self_attn.q_proj + self_attn.k_proj + self_attn.v_proj";
+    "attn_qkv.weight"      [Embd EmbdQkv]     Required Always + Required <- "attn.c_attn" : TRANSPOSED;
+    "attn_qkv.weight"      [Embd EmbdQkv]     Required Always + Required <- "self_attn.q_proj + self_attn.k_proj + self_attn.v_proj";
     "attn_output.weight"   [Embd Embd]    Required Always + Required <- "attn.c_proj" : TRANSPOSED;
     "attn_output.weight"   [Embd Embd]    Required Always + Required <- "self_attn.o_proj";
     "ffn_norm.weight"      [Embd]         Required Always + Required <- "ln_2 | post_attention_layernorm";

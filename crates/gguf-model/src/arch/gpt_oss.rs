@@ -22,11 +22,11 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"           [Embd]         Required    Always <- "input_layernorm";
-    "attn_qkv.weight"            [Embd Qkv]     Optional    Always + Optional;
-    "attn_q.weight"              [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"              [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"              [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"         [Q Embd]       Required    Always + Required <- "self_attn.o_proj";
+    "attn_qkv.weight"            [Embd QkvRot]  Optional    Always + Optional;
+    "attn_q.weight"              [Embd QRot]    UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"              [Embd KRot]    UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"              [Embd KRot]    UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"         [QRot Embd]    Required    Always + Required <- "self_attn.o_proj";
     "attn_sinks.weight"          [Heads]        Required    Always <- "self_attn.sinks";
     "post_attention_norm.weight" [Embd]         Required    Always <- "post_attention_layernorm";
     "ffn_gate_inp.weight"        [Embd Experts] Required    Always + Required <- "mlp.router";

@@ -38,7 +38,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required Always + Required <- "input_layernorm";
-    "attn_qkv.weight"    [Embd Qkv]   Required Always + Required <- "attention.query_key_value" : QKV_OF_HEADS;
+    "attn_qkv.weight"    [Embd EmbdQkv]   Required Always + Required <- "attention.query_key_value" : QKV_OF_HEADS;
     "attn_output.weight" [Embd Embd]  Required Always + Required <- "attention.dense";
     "ffn_norm.weight"    [Embd]       Required Always + Required <- "post_attention_layernorm";
     "ffn_up.weight"      [Embd Ff]    Required Always + Required <- "mlp.dense_h_to_4h";

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["granite", "granitemoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LOGIT_SCALE]],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
-    block: &[NORMS, PERMUTED_ATTENTION, FFN],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, FFN],
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteForCausalLM"],

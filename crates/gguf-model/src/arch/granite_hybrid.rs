@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
-    outside: &[OUTSIDE, ROPE_FACTORS],
+    outside: &[OUTSIDE, ROPE_FREQS],
     block: &[NORMS_OF_TWO, HYBRID_ATTENTION, MAMBA, FFN],
     checkpoints: &[Checkpoint { classes: CLASSES, keys: HYBRID_KEYS, ..HYBRID }],
 };
@@ -31,7 +31,7 @@ const CLASSES: &[&str] = &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"];
 pub(super) const ONLY_ATTENTION: Checkpoint = Checkpoint {
     classes: CLASSES,
     when: "all([t == 'attention' for t in layer_types] if layer_types else [i in attn_layer_indices for i] if attn_layer_indices
-        else [i % attn_layer_period == attn_layer_offset for i]) and (num_experts_per_tok|num_experts_per_token|null) == null",
+        else [i % (attn_layer_period or 1) == attn_layer_offset for i]) and (num_experts_per_tok|num_experts_per_token|null) == null",
     keys: HYBRID_KEYS,
     ..HYBRID
 };
@@ -39,12 +39,23 @@ pub(super) const ONLY_ATTENTION: Checkpoint = Checkpoint {
 /// The same with experts.
 pub(super) const ONLY_ATTENTION_EXPERTS: Checkpoint = Checkpoint {
     when: "all([t == 'attention' for t in layer_types] if layer_types else [i in attn_layer_indices for i] if attn_layer_indices
-        else [i % attn_layer_period == attn_layer_offset for i])",
+        else [i % (attn_layer_period or 1) == attn_layer_offset for i])",
     name: "granitemoe",
     ..ONLY_ATTENTION
 };
 
 const HYBRID: Checkpoint = Checkpoint {
+    refuse: &[
+        (
+            "not layer_types and not attn_layer_indices and (attn_layer_offset == null or not attn_layer_period)",
+            "a model without layer_types, attn_layer_indices, or attn_layer_period with attn_layer_offset",
+        ),
+        ("(hidden_act ?? 'silu') != 'silu'", "a hidden_act other than silu"),
+        (
+            "((expand|num_heads|mamba_expand|mamba_num_heads) * (mamba_head_dim|hidden_size|d_model)) % (d_head|mamba_d_head or 64) != 0",
+            "a state space that is not a multiple of d_head or 64 elements",
+        ),
+    ],
     skip: GRANITE_SKIP,
     vocab: Vocab::SentencePieceOrBpe,
     computed: &[Computed::Llama3Freqs],

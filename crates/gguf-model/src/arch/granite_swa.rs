@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::LOGIT_SCALE, keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ATTENTION_SLIDING_WINDOW],
     ],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
-    block: &[NORMS, PERMUTED_ATTENTION, BLOCK],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, BLOCK],
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteSWAForCausalLM"],

@@ -7,8 +7,8 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["grok"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-    outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[BLOCK, ATTENTION],
+    outside: &[EMBEDDINGS],
+    block: &[BLOCK, EMBD_QKV, EMBD_OUTPUT],
     checkpoints: &[Checkpoint {
         classes: &["GrokForCausalLM", "Grok1ForCausalLM"],
         keys: &[GENERIC, KEYS],
@@ -39,7 +39,7 @@ const KEYS: &[Key] = keys! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"        [Embd]                  Required Always <- "pre_attn_norm";
-    "attn_output_norm.weight" [Embd]                  Optional Always <- "post_attn_norm";
+    "attn_output_norm.weight" [Embd]                  Required Always <- "post_attn_norm";
     "ffn_norm.weight"         [Embd]                  Required Always <- "pre_moe_norm";
     "post_ffw_norm.weight"    [Embd]                  Optional Always <- "post_moe_norm";
     "layer_output_norm.weight" [Embd]                 Optional Always;
@@ -47,7 +47,7 @@ const BLOCK: &[Row] = rows! {
     "ffn_up.weight"           [Embd Ff]               Optional Always <- "mlp.up_proj";
     "ffn_down.weight"         [Ff Embd]               Optional Always <- "mlp.down_proj";
     "ffn_gate_inp.weight"     [Embd Experts]          Required Always <- "block_sparse_moe.gate";
-    "ffn_gate_exps.weight"    [Embd ExpertFf Experts] Required Always <- "block_sparse_moe.experts.{x}.w1";
+    "ffn_gate_exps.weight"    [Embd ExpertFf Experts] Optional Always <- "block_sparse_moe.experts.{x}.w1";
     "ffn_down_exps.weight"    [ExpertFf Embd Experts] Required Always <- "block_sparse_moe.experts.{x}.w2";
     "ffn_up_exps.weight"      [Embd ExpertFf Experts] Required Always <- "block_sparse_moe.experts.{x}.w3";
 };

@@ -49,9 +49,9 @@ pub(super) const ROPE_FREQS: &[Row] = rows! {
 
 /// The divisors of stretched rotary frequencies.
 pub(super) const ROPE_FACTORS: &[Row] = rows! {
-    "rope_freqs.weight"         [HalfRot] Optional Always;
-    "rope_factors_long.weight"  [HalfRot] Optional Always;
-    "rope_factors_short.weight" [HalfRot] Optional Always;
+    "rope_freqs.weight"         [HalfRot] Optional Unstretched;
+    "rope_factors_long.weight"  [HalfRot] Optional Stretched;
+    "rope_factors_short.weight" [HalfRot] Optional Stretched;
 };
 
 /// Norms before the attention and before the feed-forward part.
@@ -65,22 +65,73 @@ pub(super) const FUSED_QKV: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]   Optional Always + Optional;
 };
 
-/// Attention with rotated pairs half a head apart in both checkpoints and llama.cpp.
-pub(super) const ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
-    "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
+/// As [`FUSED_QKV`], in architectures with [`EMBD_QKV`].
+pub(super) const FUSED_EMBD_QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd EmbdQkv] Optional  Always + Optional;
 };
 
-/// Attention with rotated pairs that are adjacent in llama.cpp.
-pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
-    "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
-    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
+/// Queries, keys and values, which may be fused, with rotated pairs half a head apart in both checkpoints and llama.cpp
+/// (`create_tensor_qkv`).
+pub(super) const QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// As [`QKV`], with rotated pairs that are adjacent in llama.cpp.
+pub(super) const PERMUTED_QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// As [`QKV`], in architectures where llama.cpp takes the length of values for that of keys.
+pub(super) const QKV_OF_VALUES: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd QkvOfValues] Optional Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// As [`QKV`], in architectures where llama.cpp takes the length of keys for that of values.
+pub(super) const QKV_OF_KEYS: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd QkvOfKeys] Optional  Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// As [`QKV_OF_VALUES`], in architectures where llama.cpp takes the queries of all heads to be as wide as a hidden state.
+pub(super) const EMBD_QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd EmbdQkv] Optional    Always + Optional;
+    "attn_q.weight"        [Embd Embd]    UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// As [`EMBD_QKV`], with rotated pairs that are adjacent in llama.cpp.
+pub(super) const PERMUTED_EMBD_QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd EmbdQkv] Optional    Always + Optional;
+    "attn_q.weight"        [Embd Embd]    UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+};
+
+/// The output matrix of attention.
+pub(super) const OUTPUT: &[Row] = rows! {
+    "attn_output.weight"   [Q Embd]       Required    Always <- "self_attn.o_proj";
+};
+
+/// The output matrix of attention, which may have a bias.
+pub(super) const OUTPUT_WITH_BIAS: &[Row] = rows! {
+    "attn_output.weight"   [Q Embd]       Required    Always + Optional <- "self_attn.o_proj";
+};
+
+/// The output matrix of attention, in architectures where llama.cpp takes the heads together to be as wide as a hidden state.
+pub(super) const EMBD_OUTPUT: &[Row] = rows! {
+    "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
 };
 
 /// Query and key norms of each head.
@@ -161,7 +212,7 @@ pub(super) const GENERIC: &[Key] = keys! {
 
 /// The pooling type, for sentence encoders (`_try_set_pooling_type`).
 pub(super) const POOLING: &[Key] = keys! {
-    "pooling_type" U32? = "pooling_type";
+    "pooling_type" U32? = "one_of(str(sentence_pooling), {'mean': 1, 'cls': 2, 'lasttoken': 3}) if sentence_pooling != null else null";
     "classifier.pooling_type" U32? = "one_of(classifier_pooling, {'mean': 1, 'cls': 2}) if classifier_pooling != null else null";
 };
 
@@ -191,12 +242,12 @@ pub(super) const SHARED_EXPERTS: &[Row] = rows! {
 
 /// The additional tensors of blocks that predict further tokens.
 pub(super) const NEXT_TOKENS: &[Row] = rows! {
-    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional Always <- "eh_proj";
-    "nextn.enorm.weight"            [Embd]           Optional Always <- "enorm";
-    "nextn.hnorm.weight"            [Embd]           Optional Always <- "hnorm";
-    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional Always <- "embed_tokens";
-    "nextn.shared_head_head.weight" [Embd Vocab]     Optional Always <- "shared_head.head";
-    "nextn.shared_head_norm.weight" [Embd]           Optional Always <- "shared_head.norm";
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Required NextTokens <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]           Required NextTokens <- "enorm";
+    "nextn.hnorm.weight"            [Embd]           Required NextTokens <- "hnorm";
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional NextTokens <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional NextTokens <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional NextTokens <- "shared_head.norm";
 };
 
 /// Blocks after the model's own predict further tokens.
@@ -215,6 +266,11 @@ pub(super) const SELECTION_BIAS: &[Row] = rows! {
     "exp_probs_b.bias"     [Experts]                 Optional Experts <- "mlp.gate.e_score_correction.bias";
 };
 
+/// As [`SELECTION_BIAS`], in architectures that require it.
+pub(super) const REQUIRED_SELECTION_BIAS: &[Row] = rows! {
+    "exp_probs_b.bias"     [Experts]                 Required Experts <- "mlp.gate.e_score_correction.bias";
+};
+
 /// The gated shared expert of Qwen.
 pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
     "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
@@ -223,24 +279,38 @@ pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
     "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
 };
 
-/// Latent attention: one low-rank state yields the keys and values of all heads. Their projections are stored
-/// separately so that they can be merged into the query and output projections.
+/// Latent attention: one low-rank state yields the queries, another one the keys and values of all heads. The projections of keys and
+/// values are stored separately so that they can be merged into the query and output projections.
 pub(super) const LATENT_ATTENTION: &[Row] = rows! {
-    "attn_q.weight"        [Embd MlaQ]             Optional Always <- "self_attn.q_proj";
-    "attn_q_a.weight"      [Embd QLora]            Optional Always <- "self_attn.q_a_proj";
-    "attn_q_a_norm.weight" [QLora]                 Optional Always <- "self_attn.q_a_layernorm";
-    "attn_q_b.weight"      [QLora MlaQ]            Optional Always <- "self_attn.q_b_proj";
+    "attn_q_a.weight"      [Embd QLora]            Required Always <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight" [QLora]                 Required Always <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"      [QLora MlaQ]            Required Always <- "self_attn.q_b_proj";
     "attn_kv_a_mqa.weight" [Embd KvLoraRot]        Required Always <- "self_attn.kv_a_proj_with_mqa";
     "attn_kv_a_norm.weight" [KvLora]               Required Always <- "self_attn.kv_a_layernorm";
-    "attn_k_b.weight"      [MlaNope KvLora Heads]  Optional Always <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
-    "attn_v_b.weight"      [KvLora MlaHeadV Heads] Optional Always <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_kv_b.weight"     [KvLora LatentKv]       Optional Always;
+    "attn_k_b.weight"      [MlaNope KvLora Heads]  Required Always <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"      [KvLora MlaHeadV Heads] Required Always <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
     "attn_output.weight"   [MlaV Embd]             Required Always <- "self_attn.o_proj";
 };
 
 /// No scaling of rotary positions.
 pub(super) const NO_ROPE_SCALING: &[Key] = keys! {
     "rope.scaling.type" Str = "'none'";
+};
+
+/// A scaling of Llama 3.1 without frequencies between the long and the short ones.
+pub(super) const EQUAL_FREQUENCIES: (&str, &str) = (
+    "lower(rope.rope_type ?? '') == 'llama3' and (rope.low_freq_factor|1.0) == (rope.high_freq_factor|4.0)",
+    "a low_freq_factor equal to high_freq_factor",
+);
+
+/// What [`Computed::LongRopeFactors`](super::Computed::LongRopeFactors) needs.
+pub(super) const UNEVEN_FACTORS: &str =
+    "a long_factor and a short_factor that do not both have one number per rotated pair";
+
+/// The numbers of heads by which `LlamaModel` in `conversion/llama.py` permutes rows, if they have other names than
+/// the numbers that it writes.
+pub(super) const PERMUTED_HEADS: &[Key] = keys! {
+    let permuted = "{'h': n_heads|null, 'kv': n_kv_heads|null}";
 };
 
 /// Bidirectional attention.
@@ -282,7 +352,7 @@ pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
 /// Blocks with biases everywhere, under GPT-2's names.
 pub(super) const GPT2_BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1";
-    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn";
+    "attn_qkv.weight"      [Embd EmbdQkv] Required Always + Required <- "attn.c_attn";
     "attn_output.weight"   [Embd Embd]    Required Always + Required <- "attn.c_proj";
     "ffn_norm.weight"      [Embd]         Required Always + Required <- "ln_2";
     "ffn_up.weight"        [Embd Ff]      Required Always + Required <- "mlp.c_fc";
@@ -295,15 +365,6 @@ pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
 
 /// The attention masks in checkpoints of GPT-2 and related models.
 pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
-
-/// Attention whose output is as wide as the embeddings and has no bias; queries, keys and values may have biases.
-pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
-    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
-};
 
 /// As [`EXPERTS`], in every block; without a separate key, the used experts share the width of the feed-forward part.
 pub(super) const QWEN_EXPERTS: &[Row] = rows! {

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GROUP_SCALE, keys::EXPERTS_PER_GROUP],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM"],
         skip: &[("*.expert_bias", "")],

@@ -46,9 +46,9 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_gate.weight"   [Embd Q]     Required Stacked <- "attn.gqkv_proj" : "(4[0] r) ... -> r ...";
-    "attn_q.weight"      [Embd Q]     Required Stacked <- "attn.gqkv_proj" : "(4[1] r) ... -> r ...";
-    "attn_k.weight"      [Embd K]     Required Stacked <- "attn.gqkv_proj" : "(4[2] r) ... -> r ...";
-    "attn_v.weight"      [Embd V]     Required Stacked <- "attn.gqkv_proj" : "(4[3] r) ... -> r ...";
+    "attn_q.weight"      [Embd Q]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[1] r) ... -> r ...";
+    "attn_k.weight"      [Embd K]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[2] r) ... -> r ...";
+    "attn_v.weight"      [Embd V]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[3] r) ... -> r ...";
     "attn_output.weight" [Q Embd]     Required Stacked <- "attn.o_proj";
     "ffn_gate.weight"    [Embd Ff]    Required Stacked <- "mlp.gate_up_proj" : "(two[0] f) ... -> f ...";
     "ffn_up.weight"      [Embd Ff]    Required Stacked <- "mlp.gate_up_proj" : "(two[1] f) ... -> f ...";

@@ -10,17 +10,33 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-dense", "hunyuan_vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, HEAD_NORMS, GATED_FFN],
+    block: &[NORMS, QKV, OUTPUT, HEAD_NORMS, GATED_FFN],
     checkpoints: &[
-        Checkpoint { classes: &["HunYuanDenseV1ForCausalLM"], ..CHECKPOINT },
+        Checkpoint {
+            classes: &["HunYuanDenseV1ForCausalLM"],
+            refuse: &[(
+                "rope_all.rope_type == 'dynamic' and ((rope_all.rope_theta|10000.0) != 10000.0
+                    or not (max_position_embeddings in [32768, 262144]))",
+                UNKNOWN_SCALING,
+            )],
+            ..CHECKPOINT
+        },
         Checkpoint {
             classes: &["HunYuanVLForConditionalGeneration"],
             name: "hunyuan_vl",
+            refuse: &[(
+                "rope_all.rope_type == 'dynamic' and rope_all.mrope_section == null
+                    and ((rope_all.rope_theta|10000.0) != 10000.0 or not (max_position_embeddings in [32768, 262144]))",
+                UNKNOWN_SCALING,
+            )],
             keys: &[PRESETS, NORMALIZED, GENERIC, KEYS, IN_SECTIONS],
             ..CHECKPOINT
         },
     ],
 };
+
+const UNKNOWN_SCALING: &str =
+    "dynamic scaling with a rope_theta other than 10000 or a max_position_embeddings other than 32768 and 262144";
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     skip: &[("lm_head.weight", "tie_word_embeddings")],

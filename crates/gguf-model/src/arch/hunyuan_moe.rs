@@ -9,10 +9,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, BLOCK],
+    block: &[NORMS, QKV, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanMoEV1ForCausalLM"],
         skip: &[("lm_head.weight", "tie_word_embeddings")],
+        refuse: &[
+            (
+                "not all([n == moe_intermediate_size[0] for n in moe_intermediate_size])",
+                "different moe_intermediate_size",
+            ),
+            ("not all([n == moe_topk[0] for n in moe_topk])", "different moe_topk"),
+            ("not all([n == num_shared_expert[0] for n in num_shared_expert])", "different num_shared_expert"),
+        ],
         keys: &[GENERIC, KEYS],
         vocab: Vocab::TiktokenWithoutDefaults,
         tokenizer_keys: &[TOKENIZER],
@@ -35,8 +43,6 @@ const BLOCK: &[Row] = rows! {
 /// Lists have one number per block; all must be equal. NTK-scaled rotation is defined for one set of parameters only.
 const KEYS: &[Key] = keys! {
     let widths = "moe_intermediate_size";
-    let same = "[one_of(str(n), {'true': 1}) for n in [all([n == widths[0] for n in widths]),
-        all([n == moe_topk[0] for n in moe_topk]), all([n == num_shared_expert[0] for n in num_shared_expert])]]";
     "expert_shared_feed_forward_length" U32 = "intermediate_size";
     "expert_feed_forward_length" U32 = "widths[0]";
     "expert_used_count" U32 = "moe_topk[0]";

@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hy_v3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, FFN, NEXT_TOKENS],
+    block: &[NORMS, QKV, OUTPUT, QK_NORMS, FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["HYV3ForCausalLM"],
         separates_next_tokens: true,
@@ -34,10 +34,10 @@ const FFN: &[Row] = rows! {
     "ffn_down.weight"       [Ff Embd]               Optional Always <- "mlp.down_proj";
     "ffn_gate_inp.weight"   [Embd Experts]          Optional Always <- "mlp.router.gate";
     "exp_probs_b"           [Experts]               Optional Always <- "mlp.expert_bias";
-    "ffn_down_exps.weight"  [ExpertFf Embd Experts] Optional Always <- "mlp.experts.{x}.down_proj";
-    "ffn_gate_up_exps.weight" [Embd TwiceExpertFf Experts] Optional Always;
-    "ffn_gate_exps.weight"  [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.gate_proj";
-    "ffn_up_exps.weight"    [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.up_proj";
+    "ffn_down_exps.weight"  [UsedFf Embd Experts] Optional Always <- "mlp.experts.{x}.down_proj";
+    "ffn_gate_up_exps.weight" [Embd TwiceUsedFf Experts] Optional Always;
+    "ffn_gate_exps.weight"  [Embd UsedFf Experts] Optional Always <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"    [Embd UsedFf Experts] Optional Always <- "mlp.experts.{x}.up_proj";
     "ffn_gate_shexp.weight" [Embd SharedFf]         Optional Always <- "mlp.shared_mlp.gate_proj";
     "ffn_up_shexp.weight"   [Embd SharedFf]         Optional Always <- "mlp.shared_mlp.up_proj";
     "ffn_down_shexp.weight" [SharedFf Embd]         Optional Always <- "mlp.shared_mlp.down_proj";

@@ -51,6 +51,25 @@ const HY_V4: Checkpoint = Checkpoint {
                 and first_k_dense_replace != n_leading(mlp_layer_types, 'dense')",
             "first_k_dense_replace that contradicts mlp_layer_types",
         ),
+        (
+            "mlp_layer_types != null
+                and sum([1 if t == 'dense' else 0 for t in mlp_layer_types]) != n_leading(mlp_layer_types, 'dense')",
+            "dense blocks after blocks with experts (mlp_layer_types)",
+        ),
+        (
+            "indexer_types == null and any([t in ['sparse_attention', 'deepseek_sparse_attention'] for t in layer_types ?? []])
+                and len(layer_types) < num_hidden_layers",
+            "layer_types shorter than num_hidden_layers",
+        ),
+        (
+            "indexer_types != null and len(indexer_types) < num_hidden_layers",
+            "indexer_types shorter than num_hidden_layers",
+        ),
+        (
+            "indexer_types != null and not all([t in ['full', 'shared'] for t in pad(indexer_types, num_hidden_layers, 'full')])",
+            "indexer_types other than \"full\" and \"shared\"",
+        ),
+        ("indexer_types and indexer_types[0] != 'full'", "a first block without an indexer of its own (indexer_types)"),
         ("first_k_dense_replace == null and mlp_layer_types == null", "a model without first_k_dense_replace"),
     ],
     keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
@@ -84,7 +103,6 @@ const OUTSIDE: &[Row] = rows! {
     "output_hc_fn.weight"    [HyperEmbd Hyper] Required Always <- "hc_head.hc_head_fn";
     "output_hc_base.weight"  [Hyper]      Required Always <- "hc_head.hc_head_base";
     "output_hc_scale.weight" [One]        Required Always <- "hc_head.hc_head_scale";
-    "rope_freqs.weight"      [HalfRot]    Optional Always;
 };
 
 const BLOCK: &[Row] = rows! {

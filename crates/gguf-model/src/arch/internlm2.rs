@@ -25,11 +25,11 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required    Always <- "attention_norm";
-    "attn_qkv.weight"    [Embd Qkv]   Optional    Always + Optional;
-    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional <- "attention.wqkv" : Q;
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "attention.wqkv" : K;
+    "attn_qkv.weight"    [Embd EmbdQkv]   Optional    Always + Optional;
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always + Optional <- "attention.wqkv" : Q;
+    "attn_k.weight"      [Embd V]     UnlessFused Always + Optional <- "attention.wqkv" : K;
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "attention.wqkv" : V;
-    "attn_output.weight" [Q Embd]     Required    Always <- "attention.wo";
+    "attn_output.weight" [Embd Embd]     Required    Always <- "attention.wo";
     "ffn_norm.weight"    [Embd]       Required    Always <- "ffn_norm";
     "ffn_gate.weight"    [Embd Ff]    Required    Always <- "feed_forward.w1";
     "ffn_up.weight"      [Embd Ff]    Required    Always <- "feed_forward.w3";

@@ -50,8 +50,8 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]        Required Always + Required <- "ln_1";
-    "attn_qkv.weight"    [Embd Qkv]    Required Always <- "attn.c_attn" : "i o -> o i";
-    "attn_qkv.bias"      [Qkv]         Required Always <- "attn.c_attn.bias";
+    "attn_qkv.weight"    [Embd EmbdQkv]    Required Always <- "attn.c_attn" : "i o -> o i";
+    "attn_qkv.bias"      [EmbdQkv]         Required Always <- "attn.c_attn.bias";
     "attn_output.weight" [Embd Embd]   Required Always <- "attn.c_proj" : "i o -> o i";
     "attn_output.bias"   [Embd]        Required Always <- "attn.c_proj.bias";
     "ffn_norm.weight"    [Embd]        Required Always + Required <- "ln_2";

@@ -61,11 +61,11 @@ const BLOCK: &[Row] = rows! {
     "ssm_a"                [SsmState SsmInner] Required Recurrent <- "mamba.A_log", Map::NegExp;
     "ssm_d"                [SsmInner]          Required Recurrent <- "mamba.D";
     "ssm_out.weight"       [SsmInner Embd]     Required Recurrent <- "mamba.out_proj";
-    "attn_qkv.weight"      [Embd Qkv]          Optional Attention;
-    "attn_q.weight"        [Embd Q]            UnlessFused Attention <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]            UnlessFused Attention <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]            UnlessFused Attention <- "self_attn.v_proj";
-    "attn_output.weight"   [Q Embd]            Required Attention <- "self_attn.o_proj";
+    "attn_qkv.weight"      [Embd EmbdQkv]          Optional Attention + Optional;
+    "attn_q.weight"        [Embd Embd]            UnlessFused Attention + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd V]            UnlessFused Attention + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]            UnlessFused Attention + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]            Required Attention <- "self_attn.o_proj";
     "ffn_gate.weight"      [Embd Ff]           Optional Always <- "feed_forward.gate_proj";
     "ffn_down.weight"      [Ff Embd]           Optional Always <- "feed_forward.down_proj";
     "ffn_up.weight"        [Embd Ff]           Optional Always <- "feed_forward.up_proj";

@@ -38,9 +38,9 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"          [Embd Qkv]        Optional    Always + Optional;
-    "attn_q.weight"            [Embd Q]          UnlessFused Always + Optional <- "attention.self.query";
-    "attn_k.weight"            [Embd K]          UnlessFused Always + Optional <- "attention.self.key";
+    "attn_qkv.weight"          [Embd EmbdQkv]        Optional    Always + Optional;
+    "attn_q.weight"            [Embd Embd]          UnlessFused Always + Optional <- "attention.self.query";
+    "attn_k.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.key";
     "attn_v.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.value";
     "attn_q_norm.weight"       [Embd]            Optional    Always + Optional <- "attention.self.layer_norm_q";
     "attn_k_norm.weight"       [Embd]            Optional    Always + Optional <- "attention.self.layer_norm_k";
@@ -48,7 +48,7 @@ const BLOCK: &[Row] = rows! {
     "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "attention.output.LayerNorm";
     "attn_norm_2.weight"       [Embd]            Optional    Always + Optional <- "layer_norm_1";
     "ffn_gate.weight"          [Embd Ff]         Optional    Always <- "mlp.gated_layers_w";
-    "ffn_up.weight"            []                Required    Always + Optional
+    "ffn_up.weight"            [Embd FfOrTwice]  Required    Always + Optional
         <- "mlp.gated_layers | mlp.up_gated_layer | mlp.gated_layers_v";
     "ffn_down.weight"          [Ff Embd]         Required    Always + Required <- "mlp.wo | mlp.down_layer";
     "layer_output_norm.weight" [Embd]            Required    Always + Required <- "mlp.layernorm | layer_norm_2";

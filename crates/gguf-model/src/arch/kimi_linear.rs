@@ -66,10 +66,10 @@ const KEYS: &[Key] = keys! {
 
 /// The parts common to all models with delta attention.
 pub(super) const DELTA_ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      []                Optional Recurrent;
-    "attn_q.weight"        [Embd KdaInner]   UnlessFused Recurrent <- "self_attn.q_proj | attention.q_proj";
-    "attn_k.weight"        [Embd KdaInner]   UnlessFused Recurrent <- "self_attn.k_proj | attention.k_proj";
-    "attn_v.weight"        [Embd KdaInner]   UnlessFused Recurrent <- "self_attn.v_proj | attention.v_proj";
+    "attn_qkv.weight"      [Embd ThriceKdaInner] Optional Recurrent + Optional;
+    "attn_q.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.q_proj | attention.q_proj";
+    "attn_k.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.k_proj | attention.k_proj";
+    "attn_v.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.v_proj | attention.v_proj";
     "ssm_conv1d_q.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.q_conv1d | attention.q_conv1d" : CONVOLUTION;
     "ssm_conv1d_k.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.k_conv1d | attention.k_conv1d" : CONVOLUTION;
     "ssm_conv1d_v.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.v_conv1d | attention.v_conv1d" : CONVOLUTION;
@@ -96,15 +96,15 @@ const DELTA_DECAY: &[Row] = rows! {
 
 /// Latent attention of the blocks without delta attention.
 pub(super) const FULL_ATTENTION: &[Row] = rows! {
-    "attn_q.weight"        [Embd MlaQ]       Optional Attention <- "self_attn.q_proj";
-    "attn_q_a.weight"      [Embd QLora]      Optional Attention <- "self_attn.q_a_proj";
-    "attn_q_a_norm.weight" [QLora]           Optional Attention <- "self_attn.q_a_layernorm";
-    "attn_q_b.weight"      [QLora MlaQ]      Optional Attention <- "self_attn.q_b_proj";
+    "attn_q.weight"        [Embd MlaQ]       Required AttentionNoQLora <- "self_attn.q_proj";
+    "attn_q_a.weight"      [Embd QLora]      Required AttentionQLora <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight" [QLora]           Required AttentionQLora <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"      [QLora MlaQ]      Required AttentionQLora <- "self_attn.q_b_proj";
     "attn_kv_a_mqa.weight" [Embd KvLoraRot]  Required Attention <- "self_attn.kv_a_proj_with_mqa";
     "attn_kv_a_norm.weight" [KvLora]         Required Attention <- "self_attn.kv_a_layernorm";
-    "attn_k_b.weight"      [MlaNope KvLora Heads] Optional Attention <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
-    "attn_v_b.weight"      [KvLora MlaHeadV Heads] Optional Attention <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_kv_b.weight"     []                Optional Attention;
+    "attn_k_b.weight"      [MlaNope KvLora Heads] UnlessFused Attention <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"      [KvLora MlaHeadV Heads] UnlessFused Attention <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_kv_b.weight"     [KvLora LatentKv] Optional Attention;
     "attn_output.weight"   [MlaV Embd]       Required Attention <- "self_attn.o_proj";
 };
 
@@ -122,7 +122,7 @@ const EXPERTS_W: &[Row] = rows! {
 
 /// Shared experts.
 pub(super) const SHARED_EXPERTS_W: &[Row] = rows! {
-    "ffn_gate_shexp.weight" [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
-    "ffn_up_shexp.weight"   [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.up_proj";
-    "ffn_down_shexp.weight" [SharedExpertsFf Embd]  Optional Experts <- "block_sparse_moe.shared_experts.down_proj";
+    "ffn_gate_shexp.weight" [Embd OneOrMoreExpertsFf] Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd OneOrMoreExpertsFf] Optional Experts <- "block_sparse_moe.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [OneOrMoreExpertsFf Embd] Optional Experts <- "block_sparse_moe.shared_experts.down_proj";
 };

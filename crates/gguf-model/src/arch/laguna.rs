@@ -8,16 +8,40 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["laguna"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED],
+    block: &[NORMS, QKV, OUTPUT, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED],
     checkpoints: &[Checkpoint {
         classes: &["LagunaForCausalLM"],
+        refuse: &[
+            (
+                "num_attention_heads_per_layer and len(num_attention_heads_per_layer) != num_hidden_layers",
+                "a num_attention_heads_per_layer of another length than num_hidden_layers",
+            ),
+            (
+                "gating_types and len(gating_types) != num_hidden_layers",
+                "a gating_types of another length than num_hidden_layers",
+            ),
+            (
+                "not all([t in ['per-element', 'per_element', 'per-head', 'per_head'] for t in gating_types]) if gating_types
+                    else not (gating in ['per-element', 'per_element', 'per-head', 'per_head', true])",
+                "attention gates other than \"per-element\" and \"per-head\" (gating, gating_types)",
+            ),
+            (
+                "any([t in ['per-element', 'per_element'] for t in (gating_types or [])])
+                    and not (gating in ['per-element', 'per_element'])",
+                "gating_types that are per-element where gating is not, because other programs read only gating",
+            ),
+        ],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
         tokenizer_keys: &[END_OF_TURN],
+        template_file_first: true,
         ..Checkpoint::TEXT
     }],
 };
 
 const KEYS: &[Key] = keys! {
+    let gates = "gating_types or [gating]";
+    let n_per_element = "sum([1 if t in ['per-element', 'per_element'] else 0 for t in gates])";
+    let gate = "{'width': 1} if n_per_element == 0 else {'width': head_dim} if n_per_element == len(gates) else {}";
     "attention.head_count" U32 = "num_attention_heads_per_layer or [num_attention_heads] * num_hidden_layers";
     "attention.sliding_window" U32? = "sliding_window or null";
     "expert_feed_forward_length" U32 = "moe_intermediate_size";
@@ -40,9 +64,9 @@ const END_OF_TURN: &[Key] = keys! {
 
 /// The gate has one value per head, or per element of a head.
 const ROUTER: &[Row] = rows! {
-    "attn_gate.weight"      []              Optional Always  <- "self_attn.g_proj";
+    "attn_gate.weight"      [Embd HeadsOrQ] Required Always  <- "self_attn.g_proj" : "(h gate.width) e -> (h gate.width) e";
     "ffn_gate_inp.weight"   [Embd Experts]  Required Experts <- "mlp.gate";
-    "exp_probs_b.bias"      [Experts]       Optional Experts <- "mlp.experts.e_score_correction.bias";
+    "exp_probs_b.bias"      [Experts]       Required Experts <- "mlp.experts.e_score_correction.bias";
 };
 
 const SHARED: &[Row] = rows! {

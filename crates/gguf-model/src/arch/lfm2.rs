@@ -121,11 +121,11 @@ const BLOCK: &[Row] = rows! {
     "ffn_norm.weight"           [Embd]                   Required Always <- "ffn_norm";
     "attn_q_norm.weight"        [HeadK]                  Required Attention <- "self_attn.q_layernorm";
     "attn_k_norm.weight"        [HeadK]                  Required Attention <- "self_attn.k_layernorm";
-    "attn_qkv.weight"           [Embd Qkv]               Optional Attention;
-    "attn_q.weight"             [Embd Q]                 UnlessFused Attention <- "self_attn.q_proj";
-    "attn_k.weight"             [Embd K]                 UnlessFused Attention <- "self_attn.k_proj";
-    "attn_v.weight"             [Embd V]                 UnlessFused Attention <- "self_attn.v_proj";
-    "attn_output.weight"        [Q Embd]                 Required Attention <- "self_attn.out_proj";
+    "attn_qkv.weight"           [Embd EmbdKv]               Optional Attention + Optional;
+    "attn_q.weight"             [Embd Embd]                 UnlessFused Attention + Optional <- "self_attn.q_proj";
+    "attn_k.weight"             [Embd K]                 UnlessFused Attention + Optional <- "self_attn.k_proj";
+    "attn_v.weight"             [Embd V]                 UnlessFused Attention + Optional <- "self_attn.v_proj";
+    "attn_output.weight"        [Embd Embd]                 Required Attention <- "self_attn.out_proj";
     "shortconv.conv.weight"     [ShortConv Embd]         Required Recurrent <- "conv.conv" : "c 1 k -> c k";
     "shortconv.in_proj.weight"  [Embd ThriceEmbd]        Required Recurrent <- "conv.in_proj";
     "shortconv.out_proj.weight" [Embd Embd]              Required Recurrent <- "conv.out_proj";
@@ -133,7 +133,7 @@ const BLOCK: &[Row] = rows! {
 
 const EXPERTS_W: &[Row] = rows! {
     "ffn_gate_inp.weight"       [Embd Experts]           Required Experts <- "feed_forward.gate";
-    "exp_probs_b.bias"          [Experts]                Optional Experts <- "feed_forward.expert_bias";
+    "exp_probs_b.bias"          [Experts]                Required Experts <- "feed_forward.expert_bias";
     "ffn_gate_exps.weight"      [Embd ExpertFf Experts]  Required Experts <- "feed_forward.experts.{x}.w1";
     "ffn_down_exps.weight"      [ExpertFf Embd Experts]  Required Experts <- "feed_forward.experts.{x}.w2";
     "ffn_up_exps.weight"        [Embd ExpertFf Experts]  Required Experts <- "feed_forward.experts.{x}.w3";

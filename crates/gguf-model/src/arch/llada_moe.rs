@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llada-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
+    block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["LLaDAMoEModel", "LLaDAMoEModelLM"],
         keys: &[GENERIC, KEYS],

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama", "llama-embed"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, ROPE_FACTORS, MISTRAL_OUTSIDE],
-    block: &[NORMS, PERMUTED_ATTENTION, FFN, MISTRAL_BLOCK],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, FFN, MISTRAL_BLOCK],
     checkpoints: &[
         Checkpoint {
             classes: &["MistralForCausalLM"],
@@ -35,7 +35,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["VLlama3ForCausalLM"],
-            keys: &[VLLAMA3, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+            keys: &[VLLAMA3, PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
             ..LLAMA
         },
         Checkpoint { classes: &["LlamaBidirectionalModel"], name: "llama-embed", ..LLAMA },
@@ -66,7 +66,11 @@ pub(super) const MISTRAL3: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
-            keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
+            refuse: &[(
+                "model_type == 'ministral3' and rope_all.rope_type != 'yarn'",
+                "a rope_type other than yarn in Ministral 3",
+            )],
+            keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
             ..LLAMA
         },
     ],
@@ -76,7 +80,7 @@ pub(super) const MISTRAL3: Architecture = Architecture {
 /// Defaults of Llama-like models.
 pub(super) const LLAMA: Checkpoint = Checkpoint {
     rename: &[("text_model.", "")],
-    keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+    keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
     vocab: Vocab::Llama,
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
@@ -142,5 +146,4 @@ pub(super) const FFN: &[Row] = rows! {
     "ffn_gate_shexp.weight" [Embd SharedFf]   Required SharedExpert;
     "ffn_up_shexp.weight"   [Embd SharedFf]   Required SharedExpert;
     "ffn_down_shexp.weight" [SharedFf Embd]   Required SharedExpert;
-    "rope_freqs.weight"     [HalfRot]         Optional Always;
 };

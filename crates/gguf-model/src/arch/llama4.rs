@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
     outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, ATTENTION, FFN],
+    block: &[NORMS, QKV, OUTPUT, FFN],
     checkpoints: &[Checkpoint {
         classes: &["Llama4ForConditionalGeneration", "Llama4ForCausalLM"],
         keys: &[WIDTHS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, KEYS],

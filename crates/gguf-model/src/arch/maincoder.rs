@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["maincoder"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["MaincoderForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 

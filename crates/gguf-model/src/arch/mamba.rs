@@ -19,6 +19,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["MambaForCausalLM", "MambaLMHeadModel", "FalconMambaForCausalLM"],
         roots: &["backbone."],
         skip: &[("lm_head.weight", "tie_word_embeddings|tie_embeddings|true")],
+        refuse: &[(
+            "(intermediate_size|d_inner or 2 * (hidden_size|d_model)) != 2 * (hidden_size|d_model)",
+            "a state space (intermediate_size) that is not twice as wide as hidden_size",
+        )],
         keys: &[KEYS],
         vocab: Vocab::BpeOrSentencePiece,
         is_raw: true,

@@ -24,6 +24,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Mamba2ForCausalLM"],
         roots: &["model.backbone.", "backbone.", "model."],
+        refuse: &[
+            (
+                "(mamba_d_ssm|intermediate_size|d_inner or (mamba_expand|expand or 2) * (hidden_size|d_model|dim))
+                    != (mamba_expand|expand or 2) * (hidden_size|d_model|dim)",
+                "a state space (intermediate_size) that is not expand times as wide as hidden_size",
+            ),
+            (
+                "(mamba_expand|expand or 2) * (hidden_size|d_model|dim) % (mamba_d_head|head_dim or 64) != 0",
+                "a state space that is not a multiple of head_dim elements",
+            ),
+        ],
         keys: &[KEYS],
         vocab: Vocab::SentencePieceOrBpe,
         is_raw: true,

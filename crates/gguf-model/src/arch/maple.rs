@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
+    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["MapleForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],

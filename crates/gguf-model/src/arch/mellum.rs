@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["mellum"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["MellumForCausalLM"],
         keys: &[GENERIC, EXPERT_WIDTH, WINDOW],

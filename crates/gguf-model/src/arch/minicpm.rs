@@ -13,6 +13,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, FUSED_QKV, UNEVEN_ATTENTION, FFN],
     checkpoints: &[Checkpoint {
         classes: &["MiniCPMForCausalLM"],
+        refuse: &[(
+            "(rope_all.long_factor or rope_all.short_factor) and (rope_all.long_factor == null or rope_all.short_factor == null
+                or len(rope_all.long_factor) != len(rope_all.short_factor)
+                or len(rope_all.long_factor) * 2 != hidden_size // num_attention_heads)",
+            UNEVEN_FACTORS,
+        )],
         keys: &[GENERIC, KEYS],
         vocab: Vocab::SentencePiece,
         computed: &[Computed::LongRopeFactors],

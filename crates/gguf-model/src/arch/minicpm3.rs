@@ -17,6 +17,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, LATENT_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["MiniCPM3ForCausalLM"],
+        refuse: &[(
+            "(rope_all.long_factor or rope_all.short_factor) and (rope_all.long_factor == null or rope_all.short_factor == null
+                or len(rope_all.long_factor) != len(rope_all.short_factor) or len(rope_all.long_factor) * 2 != qk_rope_head_dim)",
+            UNEVEN_FACTORS,
+        )],
         keys: &[KEYS],
         vocab: Vocab::SentencePiece,
         computed: &[Computed::LongRopeFactors],

@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minimax-m2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, BLOCK],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint { classes: &["MiniMaxM2ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 

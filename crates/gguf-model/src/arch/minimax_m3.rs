@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION, GATED_FFN, EXPERTS_W],
+    block: &[BLOCK, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS_W],
     checkpoints: &[Checkpoint {
         classes: &["MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"],
         keys: &[GENERIC, KEYS],

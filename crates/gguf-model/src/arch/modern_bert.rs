@@ -36,7 +36,7 @@ const OUTSIDE: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"       [Embd]          Required NotFirst <- "attn_norm";
     "attn_norm.weight"       [Embd]          Optional Always;
-    "attn_qkv.weight"        [Embd Qkv]      Required Always <- "attn.Wqkv";
+    "attn_qkv.weight"        [Embd ThriceEmbd]      Required Always <- "attn.Wqkv";
     "attn_output.weight"     [Embd Embd]     Required Always <- "attn.Wo";
     "ffn_norm.weight"        [Embd]          Required Always <- "mlp_norm";
     "ffn_up.weight"          [Embd TwiceFf]  Required Always <- "mlp.Wi";

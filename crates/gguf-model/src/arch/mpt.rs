@@ -51,7 +51,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]         Required Always + Optional <- "norm_1";
-    "attn_qkv.weight"      [Embd Qkv]     Required Always + Optional <- "attn.Wqkv";
+    "attn_qkv.weight"      [Embd EmbdQkv]     Required Always + Optional <- "attn.Wqkv";
     "attn_q_norm.weight"   [Embd]         Optional Always + Optional <- "attn.q_ln";
     "attn_k_norm.weight"   [Embd]         Optional Always + Optional <- "attn.k_ln";
     "attn_output.weight"   [Embd Embd]    Required Always + Optional <- "attn.out_proj";

@@ -9,10 +9,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["nanbeige"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["NanbeigeForCausalLM"],
-        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, LOOPS],
+        keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, LOOPS],
         ..LLAMA
     }],
 };

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["nemotron"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION],
+    block: &[BLOCK, EMBD_QKV],
     checkpoints: &[Checkpoint {
         classes: &["NemotronForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
@@ -45,6 +45,7 @@ const BLOCK: &[Row] = rows! {
     "attn_norm.bias"     [Embd]       Required Always <- "input_layernorm.bias";
     "ffn_norm.weight"    [Embd]       Required Always <- "post_attention_layernorm", Map::Add(1.0);
     "ffn_norm.bias"      [Embd]       Required Always <- "post_attention_layernorm.bias";
+    "attn_output.weight" [Embd Embd]  Required Always + Optional <- "self_attn.o_proj";
     "ffn_up.weight"      [Embd Ff]    Required Always + Optional <- "mlp.up_proj";
     "ffn_down.weight"    [Ff Embd]    Required Always + Optional <- "mlp.down_proj";
 };

@@ -53,6 +53,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint {
             classes: &["NemotronHPuzzleForCausalLM"],
             name: "nemotron_h_moe",
+            refuse: &[
+                (
+                    "hybrid_override_pattern and len(hybrid_override_pattern) != len(block_configs)",
+                    "a hybrid_override_pattern of another length than block_configs",
+                ),
+                UNEVEN_STATE,
+            ],
             appended: &[],
             skip: &[("mtp.*", "")],
             keys: &[
@@ -75,6 +82,18 @@ const NEMOTRON_H: Checkpoint = Checkpoint {
     classes: &["NemotronHForCausalLM"],
     separates_next_tokens: true,
     roots: &["backbone.", "model."],
+    refuse: &[
+        (
+            "(hybrid_override_pattern or layers_block_type)
+                and len(hybrid_override_pattern or layers_block_type) != (len(layers_block_type) if layers_block_type != null else block_count)",
+            "a hybrid_override_pattern of another length than num_hidden_layers",
+        ),
+        (
+            "num_experts_per_tok and next_tokens != 'left_out' and (num_nextn_predict_layers or 0) > 1",
+            "more than one block that predicts further tokens (num_nextn_predict_layers)",
+        ),
+        UNEVEN_STATE,
+    ],
     appended: &[
         ("mtp.layers.0.", "layers.{}."),
         ("mtp.layers.1.norm.", "layers.{}.post_attention_layernorm."),
@@ -83,6 +102,13 @@ const NEMOTRON_H: Checkpoint = Checkpoint {
     ],
     ..Checkpoint::TEXT
 };
+
+/// Heads of the state space that do not fill it.
+const UNEVEN_STATE: (&str, &str) = (
+    "(hidden_act ?? 'silu') != 'silu'
+        or ((num_heads|mamba_num_heads) * (mamba_head_dim|hidden_size|d_model)) % (d_head|mamba_d_head or 64) != 0",
+    "a hidden_act other than silu, or a state space that is not a multiple of d_head or 64 elements",
+);
 
 const FIELDS: &[Key] = keys! {
     let own_head_dim = "head_dim|attention_head_dim";
@@ -161,30 +187,30 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"           [Embd]               Required Always <- "norm";
-    "ssm_in.weight"              [Embd SsmIn]         Optional Always <- "mixer.in_proj";
-    "ssm_conv1d.weight"          [SsmConv SsmConvIn]  Optional Always <- "mixer.conv1d" : "c 1 k -> c k";
-    "ssm_conv1d.bias"            [SsmConvIn]          Optional Always <- "mixer.conv1d.bias";
-    "ssm_dt.bias"                [SsmRank]            Optional Always <- "mixer.dt_bias";
-    "ssm_a"                      [One SsmRank]        Optional Always <- "mixer.A_log" : "r -> r 1", Map::NegExp;
-    "ssm_d"                      [One SsmRank]        Optional Always <- "mixer.D" : "r -> r 1";
-    "ssm_norm.weight"            [SsmGroup SsmGroups] Optional Always <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
-    "ssm_out.weight"             [SsmInner Embd]      Optional Always <- "mixer.out_proj";
-    "attn_qkv.weight"            [Embd Qkv]           Optional Always + Optional;
-    "attn_q.weight"              [Embd Q]             Optional Always + Optional <- "mixer.q_proj" : ROPE_Q;
-    "attn_k.weight"              [Embd K]             Optional Always + Optional <- "mixer.k_proj" : ROPE_K;
-    "attn_v.weight"              [Embd V]             Optional Always + Optional <- "mixer.v_proj";
-    "attn_output.weight"         [Q Embd]             Optional Always + Optional <- "mixer.o_proj";
-    "ffn_up.weight"              [Embd Ff]            Optional Always + Optional <- "mixer.up_proj";
-    "ffn_down.weight"            [Ff Embd]            Optional Always + Optional <- "mixer.down_proj";
-    "ffn_gate_inp.weight"        [Embd Experts]       Optional Always <- "mixer.gate";
-    "exp_probs_b.bias"           [Experts]            Optional Always <- "mixer.gate.e_score_correction.bias";
-    "ffn_latent_down.weight"     []                   Optional Always <- "mixer.fc1_latent_proj";
-    "ffn_latent_up.weight"       []                   Optional Always <- "mixer.fc2_latent_proj";
-    "ffn_down_exps.weight"       []                   Optional Always <- "mixer.experts.{x}.down_proj";
-    "ffn_up_exps.weight"         []                   Optional Always <- "mixer.experts.{x}.up_proj";
-    "ffn_down_shexp.weight"      [SharedFf Embd]      Optional Always <- "mixer.shared_experts.down_proj";
-    "ffn_up_shexp.weight"        [Embd SharedFf]      Optional Always <- "mixer.shared_experts.up_proj";
-    "post_attention_norm.weight" [Embd]               Optional NextTokens <- "post_attention_layernorm";
+    "ssm_in.weight"              [Embd SsmIn]         Required Space <- "mixer.in_proj";
+    "ssm_conv1d.weight"          [SsmConv SsmConvIn]  Required Space <- "mixer.conv1d" : "c 1 k -> c k";
+    "ssm_conv1d.bias"            [SsmConvIn]          Optional Space <- "mixer.conv1d.bias";
+    "ssm_dt.bias"                [SsmRank]            Required Space <- "mixer.dt_bias";
+    "ssm_a"                      [One SsmRank]        Required Space <- "mixer.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"                      [One SsmRank]        Required Space <- "mixer.D" : "r -> r 1";
+    "ssm_norm.weight"            [SsmGroup SsmGroups] Required Space <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
+    "ssm_out.weight"             [SsmInner Embd]      Required Space <- "mixer.out_proj";
+    "attn_qkv.weight"            [Embd Qkv]           Optional    Heads + Optional;
+    "attn_q.weight"              [Embd Q]             UnlessFused Heads + Optional <- "mixer.q_proj" : ROPE_Q;
+    "attn_k.weight"              [Embd K]             UnlessFused Heads + Optional <- "mixer.k_proj" : ROPE_K;
+    "attn_v.weight"              [Embd V]             UnlessFused Heads + Optional <- "mixer.v_proj";
+    "attn_output.weight"         [Q Embd]             Required    Heads + Optional <- "mixer.o_proj";
+    "ffn_up.weight"              [Embd Ff]            Required FfDense + Optional <- "mixer.up_proj";
+    "ffn_down.weight"            [Ff Embd]            Required FfDense + Optional <- "mixer.down_proj";
+    "ffn_gate_inp.weight"        [Embd Experts]       Required FfExperts <- "mixer.gate";
+    "exp_probs_b.bias"           [Experts]            Required FfExperts <- "mixer.gate.e_score_correction.bias";
+    "ffn_latent_down.weight"     [Embd MoeLatent]     Optional FfExperts <- "mixer.fc1_latent_proj";
+    "ffn_latent_up.weight"       [MoeLatent Embd]     Optional FfExperts <- "mixer.fc2_latent_proj";
+    "ffn_down_exps.weight"       [UsedFf MoeLatent Experts] Required FfExperts <- "mixer.experts.{x}.down_proj";
+    "ffn_up_exps.weight"         [MoeLatent UsedFf Experts] Required FfExperts <- "mixer.experts.{x}.up_proj";
+    "ffn_down_shexp.weight"      [SharedFf Embd]      Required FfExperts <- "mixer.shared_experts.down_proj";
+    "ffn_up_shexp.weight"        [Embd SharedFf]      Required FfExperts <- "mixer.shared_experts.up_proj";
+    "post_attention_norm.weight" [Embd]               Required NextTokens <- "post_attention_layernorm";
     "nextn.eh_proj.weight"       [TwiceEmbd Embd]     Required NextTokens <- "eh_proj";
     "nextn.enorm.weight"         [Embd]               Required NextTokens <- "enorm";
     "nextn.hnorm.weight"         [Embd]               Required NextTokens <- "hnorm";

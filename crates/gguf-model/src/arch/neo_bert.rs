@@ -43,7 +43,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"       [Embd]         Required Always <- "attention_norm";
-    "attn_qkv.weight"        [Embd Qkv]     Required Always <- "qkv";
+    "attn_qkv.weight"        [Embd EmbdQkv]     Required Always <- "qkv";
     "attn_output.weight"     [Embd Embd]    Required Always <- "wo";
     "ffn_norm.weight"        [Embd]         Required Always <- "ffn_norm";
     "ffn_up.weight"          [Embd TwiceFf] Required Always <- "ffn.w12";

@@ -78,10 +78,10 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const ATTENTION_AND_NORMS: &[Row] = rows! {
-    "attn_q.weight"            [Embd Q]          UnlessFused Always + Optional;
-    "attn_k.weight"            [Embd K]          UnlessFused Always + Optional;
+    "attn_q.weight"            [Embd Embd]          UnlessFused Always + Optional;
+    "attn_k.weight"            [Embd V]          UnlessFused Always + Optional;
     "attn_v.weight"            [Embd V]          UnlessFused Always + Optional;
-    "attn_qkv.weight"          [Embd Qkv]        Optional    Always + Optional <- "attn.Wqkv";
+    "attn_qkv.weight"          [Embd EmbdQkv]        Optional    Always + Optional <- "attn.Wqkv";
     "attn_output.weight"       [Embd Embd]       Required    Always + Optional <- "attn.out_proj";
     "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "norm1";
     "layer_output_norm.weight" [Embd]            Required    Always + Required <- "norm2";

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[FUSED_QKV, BLOCK, GATED_FFN],
+    block: &[FUSED_EMBD_QKV, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["OlmoForCausalLM", "OLMoForCausalLM"],
         keys: &[GENERIC, KEYS],
@@ -28,10 +28,10 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_q.weight"      [Embd Q]     UnlessFused Always <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"      [Embd K]     UnlessFused Always <- "self_attn.k_proj" : ROPE_K;
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd V]     UnlessFused Always <- "self_attn.k_proj" : ROPE_K;
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_q.bias"        [Q]          Optional    Always <- "self_attn.q_proj.bias";
-    "attn_k.bias"        [K]          Optional    Always <- "self_attn.k_proj.bias";
-    "attn_output.weight" [Q Embd]    Required    Always <- "self_attn.o_proj";
+    "attn_q.bias"        [Embd]          Optional    Always <- "self_attn.q_proj.bias";
+    "attn_k.bias"        [V]          Optional    Always <- "self_attn.k_proj.bias";
+    "attn_output.weight" [Embd Embd]    Required    Always <- "self_attn.o_proj";
 };

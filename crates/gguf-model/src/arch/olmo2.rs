@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[ATTENTION, BLOCK, GATED_FFN],
+    block: &[EMBD_QKV, EMBD_OUTPUT, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
         keys: &[GENERIC, WINDOW],

@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS_OF_ALL, EXPERTS],
+    block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, QK_NORMS_OF_ALL, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["OlmoeForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 

@@ -13,6 +13,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["OpenELMForCausalLM"],
         roots: &["transformer."],
+        refuse: &[(
+            "len(num_kv_heads) != block_count or len(num_query_heads) != block_count or len(ffn_multipliers) != block_count",
+            "lists of another length than the number of blocks (num_kv_heads, num_query_heads, ffn_multipliers)",
+        )],
         keys: &[KEYS],
         vocab: Vocab::SentencePiece,
         ..Checkpoint::TEXT
@@ -26,7 +30,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required Always <- "attn_norm";
-    "attn_qkv.weight"    [Embd Qkv]   Required Always <- "attn.qkv_proj";
+    "attn_qkv.weight"    [Embd QkvOfKeys] Required Always <- "attn.qkv_proj";
     "attn_q_norm.weight" [HeadK]      Required Always <- "attn.q_norm";
     "attn_k_norm.weight" [HeadK]      Required Always <- "attn.k_norm";
     "attn_output.weight" [Q Embd]     Required Always <- "attn.out_proj";

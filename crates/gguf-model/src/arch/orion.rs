@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["orion"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BIASED_NORMS, UNBIASED_ATTENTION, GATED_FFN],
+    block: &[BIASED_NORMS, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["OrionForCausalLM"],
         keys: &[KEYS],

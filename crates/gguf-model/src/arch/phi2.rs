@@ -43,9 +43,9 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required    Always + Required <- "input_layernorm | ln";
-    "attn_qkv.weight"    [Embd Qkv]   Optional    Always + Optional <- "mixer.Wqkv";
-    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_qkv.weight"    [Embd EmbdQkv]   Optional    Always + Optional <- "mixer.Wqkv";
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_output.weight" [Embd Embd]  Required    Always + Required <- "self_attn.dense | mixer.out_proj";
     "ffn_up.weight"      [Embd Ff]    Required    Always + Required <- "mlp.fc1";

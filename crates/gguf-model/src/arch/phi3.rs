@@ -17,6 +17,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     skip: &[("mm_projector.*", "")],
     early_keys: &[ATTENTION_FACTOR],
+    refuse: &[(
+        "rope_all.long_factor and (rope_all.short_factor == null or len(rope_all.long_factor) != len(rope_all.short_factor)
+            or len(rope_all.long_factor) * 2
+                != int((rope_all.partial_rotary_factor|1.0) * (hidden_size|n_embd)) // (num_attention_heads|n_head))",
+        UNEVEN_FACTORS,
+    )],
     keys: &[KEYS],
     vocab: Vocab::Phi3,
     computed: &[Computed::LongRopeFactors],
@@ -30,11 +36,11 @@ pub(super) const LONG_ROPE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"           [Embd Qkv]      Optional Always + Optional <- "self_attn.qkv_proj";
-    "attn_q.weight"             [Embd Q]        UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"             [Embd K]        UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_qkv.weight"           [Embd EmbdQkv]      Optional Always + Optional <- "self_attn.qkv_proj";
+    "attn_q.weight"             [Embd Embd]        UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"             [Embd V]        UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"             [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"        [Q Embd]        Required Always <- "self_attn.o_proj";
+    "attn_output.weight"        [Embd Embd]        Required Always <- "self_attn.o_proj";
     "ffn_up.weight"             [Embd TwiceFf]  Required Always <- "mlp.gate_up_proj";
     "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
 };

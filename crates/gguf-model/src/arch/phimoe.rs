@@ -21,11 +21,11 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]            Required    Always + Required <- "input_layernorm";
-    "attn_qkv.weight"      [Embd Qkv]        Optional    Always + Optional;
-    "attn_q.weight"        [Embd Q]          UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]          UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_qkv.weight"      [Embd EmbdQkv]        Optional    Always + Optional;
+    "attn_q.weight"        [Embd Embd]          UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd V]          UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"        [Embd V]          UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Q Embd]          Required    Always + Required <- "self_attn.o_proj";
+    "attn_output.weight"   [Embd Embd]          Required    Always + Required <- "self_attn.o_proj";
     "ffn_norm.weight"      [Embd]            Required    Always + Required <- "post_attention_layernorm";
     "ffn_gate_inp.weight"  [Embd Experts]    Required    Always <- "block_sparse_moe.gate";
     "ffn_gate_exps.weight" [Embd Ff Experts] Required    Always <- "block_sparse_moe.experts.{x}.w1";

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["plamo"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[FUSED_QKV, BLOCK],
+    block: &[FUSED_EMBD_QKV, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PlamoForCausalLM"],
         layers: &["layers.layers.{}."],
@@ -40,8 +40,8 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]       Required    Always <- "norm";
-    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj" : "(g kv d) ... -> (kv g d) ...";
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_q.weight"      [Embd Embd]     UnlessFused Always + Optional <- "self_attn.q_proj" : "(g kv d) ... -> (kv g d) ...";
+    "attn_k.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_output.weight" [Embd Embd]  Required    Always <- "self_attn.o_proj" : "e (g kv d) -> e (kv g d)";
     "ffn_gate.weight"    [Embd Ff]    Required    Always <- "mlp.gate_proj";

@@ -26,7 +26,7 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]        Required Always <- "ln_1";
-    "attn_qkv.weight"    [Embd Qkv]    Required Always + Required <- "attn.c_attn";
+    "attn_qkv.weight"    [Embd ThriceEmbd]    Required Always + Required <- "attn.c_attn";
     "attn_output.weight" [Embd Embd]   Required Always <- "attn.c_proj";
     "ffn_norm.weight"    [Embd]        Required Always <- "ln_2";
     "ffn_up.weight"      [Embd HalfFf] Required Always <- "mlp.w1";

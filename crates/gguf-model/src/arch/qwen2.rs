@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ATTENTION, GATED_FFN],
+    block: &[BLOCK, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &[
             "Qwen2Model",

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen2moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QWEN_EXPERTS, QWEN_SHARED_EXPERT],
+    block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, QWEN_EXPERTS, QWEN_SHARED_EXPERT],
     checkpoints: &[Checkpoint {
         classes: &["Qwen2MoeForCausalLM"],
         keys: &[GENERIC, EXPERT_WIDTHS],

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[ANSWERS, EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
         rename_if: ANSWERING,

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3moe", "rnd1"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[
         Checkpoint { classes: &["Qwen3MoeForCausalLM"], keys: &[GENERIC, EXPERT_WIDTHS], ..Checkpoint::TEXT },
         Checkpoint { classes: &["RND1"], name: "rnd1", keys: &[GENERIC, EXPERT_WIDTHS, DIFFUSION], ..Checkpoint::TEXT },

@@ -74,6 +74,10 @@ pub(super) const LINEAR_KEYS: &[&str] = &[
 ];
 
 const QWEN_NEXT: Checkpoint = Checkpoint {
+    refuse: &[(
+        "layer_types != null and len(layer_types) != num_hidden_layers",
+        "layer_types of another length than num_hidden_layers",
+    )],
     separates_next_tokens: true,
     appended: &[
         ("mtp.layers.{}.", "layers.{}."),

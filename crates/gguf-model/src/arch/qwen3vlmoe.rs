@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3vlmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLMoeForConditionalGeneration"],

@@ -52,8 +52,8 @@ const KEYS: &[Key] = keys! {
     "ple.ngram_size" U32? = "required(ngram_size) if has_ngrams else null";
     "ple.heads_per_ngram" U32? = "required(heads_per_ngram) if has_ngrams else null";
     "ple.conv_kernel" U32? = "required(ple_conv_kernel_size) if has_ngrams else null";
-    let eos = "eos_token_id[len(eos_token_id) - 1] if is_list(eos_token_id) else eos_token_id";
-    "ple.eos_token_id" U32? = "required(eos) if has_ngrams else null";
+    "ple.eos_token_id" U32? = "null if not has_ngrams else eos_token_id[-1] if is_list(eos_token_id ?? 0)
+        else required(eos_token_id)";
     "ple.image_token_id" U32? = "image_token_id if has_ngrams else null";
     "embedding_length_per_layer_input" U32? = "ngram_row_len if has_ngrams else null";
     "ple.layer_multipliers" U64? = "required(ngram_multipliers) if has_ngrams else null";

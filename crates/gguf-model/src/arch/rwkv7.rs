@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["rwkv7"],
     required: &[RECURRENT_KEYS, RANKS],
     outside: &[OUTSIDE],
-    block: &[CHANNELS, TIME, TIME_NORM],
+    block: &[CHANNELS, TIME, GATE, TIME_NORM],
     checkpoints: &[Checkpoint {
         classes: &["Rwkv7ForCausalLM", "RWKV7ForCausalLM"],
         keys: &[KEYS],
@@ -32,7 +32,7 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     names: &["arwkv7"],
     required: &[RECURRENT_KEYS, FEED_FORWARD_KEYS, RANKS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, TIME, OPTIONAL_TIME_NORM, GATED_FFN],
+    block: &[NORMS, TIME, OPTIONAL_GATE, OPTIONAL_TIME_NORM, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["RwkvHybridForCausalLM"],
         keys: &[QWEN_KEYS],
@@ -121,6 +121,20 @@ const ONE_OF: &str = "1... e -> 1 1 1 e";
 /// A transposed matrix.
 const TRANSPOSED: &str = "i o -> o i";
 
+const GATE: &[Row] = rows! {
+    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g_lora.lora.0";
+    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g1" : TRANSPOSED;
+    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g_lora.lora.2";
+    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g2" : TRANSPOSED;
+};
+
+const OPTIONAL_GATE: &[Row] = rows! {
+    "time_mix_g1.weight"             [Embd GateLora]     Optional Gate <- "attention.g_lora.lora.0";
+    "time_mix_g1.weight"             [Embd GateLora]     Optional Gate <- "attention.g1" : TRANSPOSED;
+    "time_mix_g2.weight"             [GateLora Embd]     Optional Gate <- "attention.g_lora.lora.2";
+    "time_mix_g2.weight"             [GateLora Embd]     Optional Gate <- "attention.g2" : TRANSPOSED;
+};
+
 const TIME: &[Row] = rows! {
     "time_mix_w0.weight"             [Embd]              Required Always
         <- "attention.w_lora.lora.2.bias | attention.w0" : VECTOR;
@@ -146,10 +160,6 @@ const TIME: &[Row] = rows! {
     "time_mix_a1.weight"             [Embd Iclr]         Required Always <- "attention.a1" : TRANSPOSED;
     "time_mix_a2.weight"             [Iclr Embd]         Required Always <- "attention.a_lora.lora.2";
     "time_mix_a2.weight"             [Iclr Embd]         Required Always <- "attention.a2" : TRANSPOSED;
-    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g_lora.lora.0";
-    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g1" : TRANSPOSED;
-    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g_lora.lora.2";
-    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g2" : TRANSPOSED;
     "time_mix_lerp_fused.weight"     [Embd One One Six]  Required Gate
         <- "attention.x_r + attention.x_w + attention.x_k + attention.x_v + attention.x_a + attention.x_g" : ONE_OF;
     "time_mix_lerp_fused.weight"     [Embd One One Five] Required NoGate

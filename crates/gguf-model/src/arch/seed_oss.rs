@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["seed_oss"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, ATTENTION, GATED_FFN],
+    block: &[BLOCK, QKV_OF_KEYS, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SeedOssForCausalLM"], ..Checkpoint::TEXT }],
 };
 

@@ -9,7 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smallthinker"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, EXPERTS],
+    block: &[NORMS, QKV_OF_VALUES, OUTPUT, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["SmallThinkerForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 

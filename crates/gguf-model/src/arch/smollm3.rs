@@ -9,6 +9,6 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smollm3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    block: &[NORMS, PERMUTED_QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SmolLM3ForCausalLM"], ..LLAMA }],
 };

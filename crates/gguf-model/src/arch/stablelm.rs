@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["stablelm"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, UNBIASED_ATTENTION, GATED_FFN],
+    block: &[BLOCK, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM", "LlavaStableLMEpochForCausalLM"],
         keys: &[KEYS],

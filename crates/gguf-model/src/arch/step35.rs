@@ -13,12 +13,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
     ],
     outside: &[OUTSIDE, ROPE_FREQS],
-    block: &[BLOCK, ATTENTION, EXPERTS_OF_BLOCKS, NEXT_TOKENS_PLUS_ONE],
+    block: &[BLOCK, QKV, EXPERTS_OF_BLOCKS, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
         separates_next_tokens: true,
         rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
         keys: &[NEXT_TOKENS_FIELDS, FIELDS, GENERIC, KEYS],
+        refuse: &[(
+            "not all([pad(partial_rotary_factors ?? [], i + 1, 0.5)[i]
+                == (1.0 if pad(layer_types ?? [], i + 1, 'full_attention')[i] == 'sliding_attention' else 0.5)
+                for i in range(num_hidden_layers + (0 if next_tokens == 'left_out' else num_nextn_predict_layers or 0))])",
+            "partial_rotary_factors other than 1 in blocks with a sliding window and 0.5 in all others",
+        )],
         computed: &[Computed::Llama3FreqsOfPart],
         ..Checkpoint::TEXT
     }],
@@ -69,6 +75,7 @@ const BLOCK: &[Row] = rows! {
     "ffn_norm.weight"       [Embd]                  Required Always <- "post_attention_layernorm", Map::Add(1.0);
     "attn_q_norm.weight"    [HeadK]                 Optional Always <- "self_attn.q_norm", Map::Add(1.0);
     "attn_k_norm.weight"    [HeadK]                 Optional Always <- "self_attn.k_norm", Map::Add(1.0);
+    "attn_output.weight"    [HeadsV Embd]           Required Always <- "self_attn.o_proj";
     "attn_gate.weight"      [Embd Heads]            Optional Always <- "self_attn.g_proj";
 };
 

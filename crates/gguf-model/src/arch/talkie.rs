@@ -38,7 +38,7 @@ const TURNED: Map = Map::ScaleRowsBy("[[head_dim // 2, 1.0], [head_dim - head_di
 
 const BLOCK: &[Row] = rows! {
     "attn_q.weight"             [Embd Q]     Required Always <- "attn.attn_query", TURNED;
-    "attn_k.weight"             [Embd K]     Required Always <- "attn.attn_key", TURNED;
+    "attn_k.weight"             [Embd V]     Required Always <- "attn.attn_key", TURNED;
     "attn_v.weight"             [Embd V]     Required Always <- "attn.attn_value";
     "attn_output.weight"        [Q Embd]     Required Always <- "attn.attn_resid";
     "attn_output.scale"         [One]        Optional Always <- "attn_gain.a_g";

@@ -33,7 +33,7 @@ use super::prelude::*;
 
 /// All towers. A new tower needs a table and a line here.
 #[rustfmt::skip]
-pub const TOWERS: &[Architecture] = &[
+pub static TOWERS: &[Architecture] = &[
     cogvlm::COGVLM,
     deepseek::DEEPSEEK4V,
     deepseek::DEEPSEEKOCR,

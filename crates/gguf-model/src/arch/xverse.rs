@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["xverse"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
-    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["XverseForCausalLM"],
         keys: &[GENERIC, KEYS],

@@ -101,6 +101,12 @@ fn split(model: &Model<'_>, report: &mut Report) {
         && count > 1
     {
         report.add(&SPLIT_LONE, At::File, format_args!("one of {count} shards was given"));
+        if own.no.is_none() {
+            report.add(&SPLIT_KEYS, At::no_key(keys::SPLIT_NO), format_args!("the key is missing"));
+        }
+        if own.tensors_count.is_none() {
+            report.add(&SPLIT_KEYS, At::no_key(keys::SPLIT_TENSORS_COUNT), format_args!("the key is missing"));
+        }
         if own.no.is_some_and(|no| no >= count) {
             let no = own.no.unwrap_or_default();
             report.add(&SPLIT_KEYS, At::no_key(keys::SPLIT_NO), format_args!("shard {no} of {count}, counted from 0"));
@@ -113,8 +119,8 @@ fn split(model: &Model<'_>, report: &mut Report) {
         return;
     }
     for problem in shard::problems(&all) {
-        // After a merge with gguf-split, `split.tensors.count` is a leftover of the former shards.
-        if !matches!(problem, ShardProblem::WrongTensorsCount { .. }) || count > 0 {
+        // In a single file, `split.tensors.count` is a leftover of former shards.
+        if !matches!(problem, ShardProblem::WrongTensorsCount { .. }) || count > 1 {
             report.add(&SPLIT_KEYS, At::File, format_args!("{problem}"));
         }
     }
@@ -140,7 +146,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
             }
         }
         Some(name) if name.number.count() > 1 => {
-            report.add(&NAME_SHARD, At::File, format_args!("{shown_name} is not split"));
+            report.add(&NAME_UNSPLIT, At::File, format_args!("{shown_name} is not split"));
         }
         None if count > 1 => {
             let said = no.saturating_add(1);

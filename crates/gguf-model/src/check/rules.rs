@@ -8,18 +8,24 @@ gguf_format::rules! {
     ARCH_MISSING "arch.missing" Error
         "general.architecture as text" "set general.architecture; nothing else says how to read the model"
         "gguf.md, general.architecture";
-    ARCH_UNKNOWN "arch.unknown" Warning
+    ARCH_UNKNOWN "arch.unknown" Error
         "an architecture that llama.cpp knows" "llama.cpp rejects the model; the name may be misspelt, or newer than this program"
         "llama-arch.cpp, LLM_ARCH_NAMES";
+    ARCH_UNSUPPORTED "arch.unsupported" Warning
+        "an architecture that llama.cpp loads" "the name is defined, but llama.cpp has no such models; use another program"
+        "llama-model.cpp, llama_model_create; gguf.md, general.architecture";
     KEY_MISSING "key.missing" Error
         "all required keys" "add the key; converting again from the source does"
         "llama-model.cpp, load_hparams; llama-vocab.cpp, load; src/models";
     KEY_TYPE "key.type" Error
         "a value of the key's type" "rewrite the value in this type"
+        "llama-model-loader.cpp, GKV::get_kv; gguf.md; constants.py and gguf_writer.py";
+    KEY_TYPE_UNREAD "key.type.unread" Warning
+        "a value of the key's type" "rewrite the value in this type; llama.cpp does not read the key, but other programs may"
         "gguf.md; constants.py and gguf_writer.py";
     KEY_WIDTH "key.width" Warning
-        "a value of exactly the key's type" "rewrite the value in this type; llama.cpp does not convert it"
-        "llama-model-loader.cpp, GKV::get_kv";
+        "a value of exactly the key's type" "rewrite the value in this type; not every program converts it"
+        "gguf.md; constants.py and gguf_writer.py";
     KEY_MISSPELT "key.misspelt" Warning
         "a known key" "rename the key if it is misspelt"
         "gguf.md; constants.py";
@@ -37,16 +43,22 @@ gguf_format::rules! {
     VALUE_CHOICE "value.choice" Warning
         "one of the allowed values" "correct the value"
         "llama-model.cpp; llama-vocab.cpp; constants.py";
+    VALUE_REJECTED "value.rejected" Error
+        "a value that llama.cpp accepts" "correct the value; llama.cpp rejects the model"
+        "llama-model.cpp, load_hparams; llama-vocab.cpp, load; src/models, load_arch_hparams";
     VALUE_RANGE "value.range" Error
         "a number in the valid range" "correct the value; converting again from the source does"
         "llama-model.cpp, load_hparams; llama-hparams.h, LLAMA_MAX_LAYERS and LLAMA_MAX_EXPERTS";
+    VALUE_UNUSUAL "value.unusual" Warning
+        "a number in the usual range" "correct the value; converting again from the source does"
+        "llama-model.cpp, load_hparams";
     VALUE_FINITE "value.finite" Warning
         "a finite number" "correct the value; converting again from the source does"
         "IEEE 754";
     VALUE_ARRAY_LENGTH "value.array_length" Error
-        "one element for each block" "correct the array; converting again from the source does"
+        "the number of elements that llama.cpp reads" "correct the array; converting again from the source does"
         "llama-model-loader.cpp, get_key_or_arr";
-    VALUE_HEADS "value.heads" Error
+    VALUE_HEADS "value.heads" Warning
         "a number of heads that the key-value heads divide" "correct the number of heads"
         "llama-hparams.cpp, n_gqa";
     VALUE_ROPE "value.rope" Warning
@@ -82,6 +94,9 @@ gguf_format::rules! {
     TENSOR_SHAPE "tensor.shape" Error
         "the shape that follows from the keys" "the tensor or the keys are wrong; convert again"
         "src/models, load_arch_tensors; llama-model-loader.cpp, check_tensor_dims";
+    TENSOR_TYPE "tensor.type" Error
+        "the type F32" "convert again; llama.cpp stops with an assertion"
+        "ggml.c, ggml_rope_impl";
     TENSOR_SHAPE_UNUSUAL "tensor.shape.unusual" Warning
         "the shape that such a tensor has in other architectures" "the tensor or the keys may be wrong"
         "src/models, load_arch_tensors";
@@ -110,14 +125,20 @@ gguf_format::rules! {
     TOKENIZER_LENGTH "tokenizer.length" Error
         "one score and one type for each token" "convert again"
         "llama-vocab.cpp, load: scores, toktypes";
+    TOKENIZER_EXCESS "tokenizer.excess" Warning
+        "one score and one type for each token" "convert again; llama.cpp ignores those beyond the last token"
+        "llama-vocab.cpp, load: scores, toktypes";
     TOKENIZER_TYPE "tokenizer.token_type" Warning
         "token types from 1 to 6" "correct tokenizer.ggml.token_type"
         "llama.h, llama_token_type";
+    TOKENIZER_BYTE "tokenizer.byte" Error
+        "bytes as texts such as <0x0A>, and none in WordPiece vocabularies" "correct tokenizer.ggml.token_type"
+        "llama-vocab.cpp, token_to_byte";
     TOKENIZER_SCORE "tokenizer.score" Warning
         "finite scores" "correct tokenizer.ggml.scores"
         "llama-vocab.cpp, load: scores";
-    TOKENIZER_ID "tokenizer.id" Error
-        "ids of tokens that exist" "correct the id"
+    TOKENIZER_ID "tokenizer.id" Warning
+        "ids of tokens that exist" "correct the id; llama.cpp uses its default instead"
         "llama-vocab.cpp, load: special token ids";
     TOKENIZER_EMPTY "tokenizer.empty" Error
         "at least one token" "convert again"
@@ -125,6 +146,10 @@ gguf_format::rules! {
     TOKENIZER_DUPLICATE "tokenizer.duplicate" Error
         "each token once" "make the tokens distinct; llama.cpp stops with an assertion"
         "llama-vocab.cpp, load: id_to_token.size() == token_to_id.size()";
+    TOKENIZER_PHI3 "tokenizer.phi3" Error
+        "the tokens </s>, <unk>, <s> and <|endoftext|> in a model whose general.name contains phi-3 or phi3"
+        "correct general.name; llama.cpp looks these tokens up and rejects the model without them"
+        "llama-vocab.cpp, load: token attributes";
     TOKENIZER_UTF8 "tokenizer.utf8" Note
         "tokens in UTF-8" "gguf-py and many other programs reject them"
         "gguf.md, tokenizer.ggml.tokens";
@@ -140,6 +165,9 @@ gguf_format::rules! {
     TEMPLATE_MISSING "template.missing" Note
         "a chat template in a model tuned for chat" "set tokenizer.chat_template"
         "gguf.md, tokenizer.chat_template";
+    TEMPLATE_SYNTAX "template.syntax" Warning
+        "a template of Jinja" "correct the template; llama.cpp loads the model, but cannot render conversations"
+        "common/jinja/lexer.cpp and parser.cpp";
     TEMPLATE_SUSPICIOUS "template.suspicious" Warning
         "a template without access to Python internals"
         "inspect the template before rendering it: it accesses Python internals"
@@ -155,8 +183,11 @@ gguf_format::rules! {
     SPLIT_DUPLICATE "split.duplicate" Error
         "each tensor in one shard" "split the model again"
         "llama-model-loader.cpp: tensor is duplicated";
-    NAME_SHARD "name.shard" Warning
+    NAME_SHARD "name.shard" Error
         "a file name that agrees with split.no and split.count" "rename the file; llama.cpp finds shards by their names"
+        "llama.cpp, llama_split_path";
+    NAME_UNSPLIT "name.unsplit" Warning
+        "the file name of a shard only in a split model" "rename the file; programs look for further shards"
         "llama.cpp, llama_split_path";
     NAME_ENCODING "name.encoding" Note
         "a file name whose encoding agrees with general.file_type" "rename the file or correct general.file_type"

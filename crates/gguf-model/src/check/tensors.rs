@@ -1,13 +1,16 @@
 //! The rules for tensors: names, blocks, shapes, and required tensors.
 
 use gguf_format::check::{At, Report, Severity};
-use gguf_format::{Dims, TensorInfoRef};
+use gguf_format::sort::CompactSort as _;
+use gguf_format::{Dims, GgmlType, TensorInfoRef, keys};
 
 use super::rules::*;
 use super::tensor_names::{Parts, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, Dim, Need, Stack, Tensor};
+use crate::arch::{self, Architecture, Dim, FUSED, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
+
+mod companions;
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     match model.kind {
@@ -19,24 +22,57 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
 }
 
 /// The tensors of the family found outside the blocks and in each block, and the blocks found of each stack.
-struct Seen {
+struct Seen<'g> {
     outside: u128,
     rows: Vec<u128>,
     blocks: [Vec<bool>; Stack::ALL.len()],
+    /// The scales of weights, the row of each weight, and the block.
+    scales: Vec<(TensorInfoRef<'g>, usize, u64)>,
+}
+
+/// The weights in blocks that have scales, and whether each expert has its own (the generic pass of `load_tensors` in
+/// `llama-model.cpp`).
+const SCALED: &[(&str, bool)] = &[
+    ("attn_q", false),
+    ("attn_k", false),
+    ("attn_v", false),
+    ("attn_output", false),
+    ("attn_qkv", false),
+    ("attn_gate", false),
+    ("ffn_gate", false),
+    ("ffn_down", false),
+    ("ffn_up", false),
+    ("ffn_gate_shexp", false),
+    ("ffn_down_shexp", false),
+    ("ffn_up_shexp", false),
+    ("ffn_gate_exps", true),
+    ("ffn_down_exps", true),
+    ("ffn_up_exps", true),
+    ("ssm_in", false),
+    ("ssm_out", false),
+    ("ssm_alpha", false),
+    ("ssm_beta", false),
+    ("nextn.eh_proj", false),
+    ("nextn.shared_head_head", false),
+];
+
+/// The name of the weight that a scale belongs to.
+fn scaled(name: &str) -> Option<&str> {
+    name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale"))
 }
 
 fn network(model: &Model<'_>, report: &mut Report) {
     // Keys with errors are reported once, not with every tensor. llama.cpp does not read architectures that only the specification has.
-    let is_exact = report.count(Severity::Error) == 0 && !gguf_format::keys::SPEC_ARCHITECTURES.contains(&model.arch);
+    let is_exact = report.count(Severity::Error) == 0 && !keys::SPEC_ARCHITECTURES.contains(&model.arch);
     let family = arch::of(model.arch).map(|architecture| Family::new(architecture, is_exact));
     let n = Stack::ALL.into_iter().filter_map(|stack| model.hparams.blocks_of(stack)).max().unwrap_or(0);
     let n = usize::try_from(n).unwrap_or(0);
-    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: Default::default() };
+    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: Default::default(), scales: Vec::new() };
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let Ok(name) = t.name.to_str() else { continue };
         let name = parts(name);
         if let Some((stack, i)) = name.block {
-            if let Some(count) = model.hparams.blocks_of(stack).filter(|&count| i >= count) {
+            if let Some(count) = n_blocks(model, family.as_ref(), stack).filter(|&count| i >= count) {
                 report.add(&TENSOR_BLOCK_EXTRA, &t, format_args!("block {i} of {count}, counted from 0"));
                 continue;
             }
@@ -56,11 +92,94 @@ fn network(model: &Model<'_>, report: &mut Report) {
             None => in_general(model, &t, name, report),
         }
     }
+    scales(model, &seen, report);
+    if let Some(family) = &family {
+        fused(model, family, &seen, report);
+        companions::check(model, family, &seen, report);
+    }
     if model.complete && model.hparams.blocks.is_some() {
         missing_blocks(model, family.as_ref(), &seen, report);
         if let Some(family) = &family {
             missing(model, family, &seen, report);
         }
+    }
+}
+
+/// Architectures whose blocks that predict further tokens may be in another file: those whose first tensor of these blocks is looked for
+/// (`trunk_only` in `load_arch_tensors`), and one that requires none of them.
+const MAIN_ALONE: &[&str] = &[
+    "bailingmoe3",
+    "cohere2moe",
+    "deepseek2",
+    "deepseek32",
+    "dots3note",
+    "glm-dsa",
+    "glm4moe",
+    "hy_v3",
+    "mimo2",
+    "step35",
+];
+
+/// Architectures whose other blocks may be in another file (`mtp_only` in `load_arch_tensors`).
+const NEXT_ALONE: &[&str] = &[
+    "bailingmoe3",
+    "cohere2moe",
+    "deepseek2",
+    "deepseek32",
+    "deepseek4",
+    "glm-dsa",
+    "glm4moe",
+    "hy_v3",
+    "mimo2",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "qwen35",
+    "qwen35moe",
+    "qwen3next",
+    "step35",
+];
+
+/// Which blocks may be absent, because they are in another file.
+#[derive(Debug, Clone, Copy)]
+struct Elsewhere {
+    main: bool,
+    next: bool,
+}
+
+impl Elsewhere {
+    fn of(model: &Model<'_>) -> Elsewhere {
+        let h = &model.hparams;
+        let n_main = h.blocks.unwrap_or(0).saturating_sub(h.nextn);
+        let lacks = |name: &str| h.nextn > 0 && model.tensor(name).is_none();
+        let next = model.arch == "dots3note" || lacks(&format!("blk.{n_main}.nextn.eh_proj.weight"));
+        Elsewhere {
+            main: NEXT_ALONE.contains(&model.arch) && lacks("blk.0.attn_norm.weight"),
+            next: MAIN_ALONE.contains(&model.arch) && next,
+        }
+    }
+
+    /// Whether block `block` may be absent, or a part of it.
+    fn has(self, h: &Hparams<'_>, block: u64) -> bool {
+        if h.is_nextn(block) { self.next } else { self.main }
+    }
+}
+
+/// The number of blocks with tensors. Without tensors that predict further tokens, the blocks that would do so have none. A decoder has
+/// the depth of the encoder unless a key sets it.
+fn n_blocks(model: &Model<'_>, family: Option<&Family>, stack: Stack) -> Option<u64> {
+    let predicts = |family: &Family| {
+        let mut tensors = family.block.iter().chain(&family.outside);
+        tensors.any(|tensor| tensor.row.own_name().starts_with("nextn."))
+    };
+    let n = model.hparams.blocks_of(stack)?;
+    let is_main = match stack {
+        Stack::Only | Stack::Encoder => true,
+        Stack::Decoder => model.kv(keys::DECODER_BLOCK_COUNT).is_none(),
+        _ => false,
+    };
+    match is_main && family.is_some_and(|family| !predicts(family)) {
+        true => Some(n.saturating_sub(model.hparams.nextn)),
+        false => Some(n),
     }
 }
 
@@ -84,12 +203,12 @@ fn tensor_of<'t>(
     tensors.iter().enumerate().find(|(_, tensor)| tensor.is_named(name) && counts(tensor))
 }
 
-fn in_family(
+fn in_family<'g>(
     model: &Model<'_>,
     family: &Family,
-    t: &TensorInfoRef<'_>,
+    t: &TensorInfoRef<'g>,
     name: Parts<'_>,
-    seen: &mut Seen,
+    seen: &mut Seen<'g>,
     report: &mut Report,
 ) {
     let h = &model.hparams;
@@ -97,12 +216,17 @@ fn in_family(
         None => (family.outside.as_slice(), Stack::Only, 0),
         Some((stack, i)) => (family.block.as_slice(), stack, i),
     };
-    // Per-tensor scales accompany their weights (`create_tensor` in `llama-model.cpp`).
-    let scale = name.rest.strip_suffix(".scale").or_else(|| name.rest.strip_suffix(".input_scale"));
-    if scale.is_some_and(|stem| rows.iter().any(|tensor| tensor.row.own_name().strip_suffix(".weight") == Some(stem))) {
-        return;
-    }
     let Some((i, tensor)) = tensor_of(rows, stack, name.rest, h, block) else {
+        let weight = |stem: &str| tensor_of(rows, stack, &format!("{stem}.weight"), h, block);
+        if stack == Stack::Only
+            && let Some(stem) = scaled(name.rest)
+            && (name.block.is_none() == (stem == "output"))
+            && (stem == "output" || SCALED.iter().any(|(scaled, _)| *scaled == stem))
+            && let Some((weight, _)) = weight(stem)
+        {
+            seen.scales.push((*t, weight, block));
+            return;
+        }
         if is_known(name) {
             report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
         } else {
@@ -117,6 +241,9 @@ fn in_family(
     };
     if let Some(marks) = marks {
         *marks |= 1 << i;
+    }
+    if tensor.row.own_name().starts_with("rope_f") && t.ty != GgmlType::F32 {
+        report.add(&TENSOR_TYPE, t, format_args!("the factors of rotary frequencies are of type {}", t.ty));
     }
     let fits = if family.is_exact { tensor.fits_exactly(t.dims, h, block) } else { tensor.fits(t.dims, h, block) };
     if !fits {
@@ -140,12 +267,76 @@ fn in_family(
     }
 }
 
+/// Checks that scales belong to weights in the model, and their shapes.
+fn scales(model: &Model<'_>, seen: &Seen<'_>, report: &mut Report) {
+    for (t, weight, block) in &seen.scales {
+        let parts = parts(t.name.to_str().unwrap_or_default());
+        let stem = scaled(parts.rest).unwrap_or_default();
+        let marks = match parts.block {
+            // Only weights of this type have a scale here.
+            None if !is_nvfp4_output(model) => 0,
+            None => seen.outside,
+            Some(_) => usize::try_from(*block).ok().and_then(|b| seen.rows.get(b)).copied().unwrap_or(0),
+        };
+        if marks & (1 << weight) == 0 {
+            let message = format_args!("{} does not have it without {stem}.weight", model.arch);
+            report.add(&TENSOR_UNEXPECTED, t, message);
+            continue;
+        }
+        let is_per_expert = SCALED.iter().any(|(scaled, per_expert)| *scaled == stem && *per_expert);
+        let n = if is_per_expert { model.hparams.experts } else { 1 };
+        if t.dims.dim(0) != n || t.dims.skip(1).any(|dim| dim != 1) {
+            let message = format_args!("the shape is {}", shape(t.dims));
+            report.add_with(&TENSOR_SHAPE, t, message, format!("[{n}]"), TENSOR_SHAPE.hint);
+        }
+    }
+}
+
+/// Reports matrices that are also part of a fused one, and biases of the other form.
+fn fused(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
+    let h = &model.hparams;
+    for (block, &marks) in seen.rows.iter().enumerate() {
+        let number = block as u64;
+        let row = |name: &str| tensor_of(&family.block, Stack::Only, name, h, number);
+        let is_seen = |name: &str| row(name).is_some_and(|(i, _)| marks & (1 << i) != 0);
+        let mut unexpected = |name: String, because: &str| {
+            if is_seen(&name) {
+                let name = format!("{}{block}.{name}", Stack::Only.prefix());
+                report.add(&TENSOR_UNEXPECTED, At::no_tensor(&name), format_args!("{because}"));
+            }
+        };
+        for tensor in family.block.iter().filter(|tensor| tensor.need() == Need::UnlessFused) {
+            if row(&tensor.name()).is_none_or(|(_, first)| !std::ptr::eq(first, tensor)) {
+                continue;
+            }
+            let whole = tensor.row.fused();
+            let stem = whole.strip_suffix(".weight").unwrap_or(whole);
+            if is_seen(whole) {
+                unexpected(tensor.name(), &format!("{whole} contains it"));
+                if is_seen(&format!("{stem}.bias")) {
+                    unexpected(format!("{}.bias", tensor.row.stem()), &format!("{stem}.bias contains it"));
+                }
+            }
+        }
+        if !is_seen(FUSED)
+            && family.block.iter().any(|tensor| tensor.need() == Need::UnlessFused && tensor.row.fused() == FUSED)
+        {
+            unexpected("attn_qkv.bias".to_owned(), "there is no attn_qkv.weight");
+        }
+    }
+}
+
+fn is_nvfp4_output(model: &Model<'_>) -> bool {
+    let mut tensors = model.shards.iter().flat_map(|shard| shard.tensors());
+    tensors.any(|t| t.name == *"output.weight" && t.ty == GgmlType::NVFP4)
+}
+
 fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report: &mut Report) {
     if !is_known(name) {
         report.add(&TENSOR_UNKNOWN, t, format_args!("unknown name"));
         return;
     }
-    if arch::ODD.contains(&model.arch) || !gguf_format::keys::is_architecture(model.arch) {
+    if arch::ODD.contains(&model.arch) || !keys::is_architecture(model.arch) {
         return;
     }
     let rows = if name.block.is_some() { arch::COMMON } else { arch::COMMON_OUTSIDE };
@@ -170,11 +361,10 @@ fn shape(dims: Dims<'_>) -> String {
     format!("[{}]", text.join(", "))
 }
 
-/// Reports blocks without tensors. `deci` models omit all tensors of a block that does nothing.
-fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, report: &mut Report) {
-    if model.arch == "deci" {
-        return;
-    }
+/// Reports blocks without tensors, except those for which the architecture requires none: blocks that do nothing, or that run the tensors of
+/// others again.
+fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen<'_>, report: &mut Report) {
+    let elsewhere = Elsewhere::of(model);
     for stack in Stack::ALL {
         let Some(marks) = seen.blocks.get(stack as usize) else { continue };
         // Skip stacks that the architecture does not have.
@@ -182,13 +372,13 @@ fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, repor
         if marks.is_empty() && !is_known {
             continue;
         }
-        let count = model.hparams.blocks_of(stack).unwrap_or(0).min(MAX_BLOCKS);
-        // A file may contain only the blocks that predict further tokens (`mtp_only` in llama.cpp's
-        // `load_arch_tensors`).
-        let n_main = count.saturating_sub(model.hparams.nextn);
-        let (main, next) = marks.split_at(marks.len().min(usize::try_from(n_main).unwrap_or(usize::MAX)));
-        let first = if next.contains(&true) && !main.contains(&true) { n_main } else { 0 };
-        for i in (first..count).filter(|&i| !usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|m| *m)) {
+        let count = n_blocks(model, family, stack).unwrap_or(0).min(MAX_BLOCKS);
+        let is_seen = |i: u64| usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|mark| *mark);
+        let is_due = |tensor: &Tensor, i: u64| {
+            tensor.need() != Need::Optional && tensor.row.stack() == stack && tensor.row.when.holds(&model.hparams, i)
+        };
+        let is_empty = |i: u64| family.is_some_and(|family| !family.block.iter().any(|tensor| is_due(tensor, i)));
+        for i in (0..count).filter(|&i| !is_seen(i) && !is_empty(i) && !elsewhere.has(&model.hparams, i)) {
             let name = format!("{}{i}", stack.prefix());
             report.add(
                 &TENSOR_BLOCK_MISSING,
@@ -200,22 +390,37 @@ fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, repor
 }
 
 /// Reports missing required tensors. A block without any tensor is reported once, not once per tensor.
-fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report) {
+fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
     let h = &model.hparams;
+    let elsewhere = Elsewhere::of(model);
     let mut need = |tensors: &[Tensor], marks: u128, block: Option<usize>| {
         let number = block.unwrap_or(0) as u64;
         let is_seen = |i: usize| marks & (1 << i) != 0;
-        let is_fused =
-            |of: &Tensor| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(of.row.fused()));
+        let has = |name: &str| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(name));
+        let is_next = block.is_some() && h.is_nextn(number);
+        let is_elsewhere = match block {
+            Some(_) => elsewhere.has(h, number),
+            None => false,
+        };
         for (i, tensor) in tensors.iter().enumerate() {
+            let is_fused = has(tensor.row.fused());
             let due = match tensor.need() {
+                _ if is_elsewhere => false,
+                // The output may be in the file with the main blocks.
+                _ if block.is_none() && elsewhere.main && tensor.is_named("output.weight") => false,
                 Need::Required => true,
-                Need::UnlessFused => !is_fused(tensor),
+                // llama.cpp requires neither in blocks that it skips.
+                Need::UnlessFused => !is_fused && !is_next,
                 Need::Optional => false,
             };
+            if is_seen(i) && !is_next && tensor.need() == Need::UnlessFused && is_fused {
+                let name = tensor.name_in(block.map(|_| number));
+                let message = format_args!("{} has it already", tensor.row.fused());
+                report.add(&TENSOR_UNEXPECTED, At::no_tensor(&name), message);
+            }
             let stack = tensor.row.stack();
             let is_first = tensor_of(tensors, stack, &tensor.name(), h, number).is_some_and(|(first, _)| first == i);
-            let is_block = block.is_none() || h.blocks_of(stack).is_none_or(|n| number < n);
+            let is_block = block.is_none() || n_blocks(model, Some(family), stack).is_none_or(|n| number < n);
             if due && is_first && is_block && !is_seen(i) {
                 let name = tensor.name_in(block.map(|_| number));
                 let expected = format!("a tensor of shape {}", tensor.expected(h, number));
@@ -275,7 +480,7 @@ fn pairs<'g>(
             halves.push((stem, i, t));
         }
     }
-    halves.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    halves.compact_sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let mut rest = halves.as_slice();
     while let [first, more @ ..] = rest {
         rest = match more {

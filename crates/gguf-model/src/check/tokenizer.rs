@@ -5,7 +5,9 @@ use gguf_format::keys::{self, Section, TokenType};
 use gguf_format::{ArrayRef, KvRef, Str, ValueRef};
 
 use super::rules::*;
+use super::template;
 use super::{Kind, Model};
+use crate::tokenizer::{self, split_merge};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     if !matches!(model.kind, Kind::Model | Kind::Vocab) {
@@ -36,7 +38,8 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
         if let Some((kv, a)) = array(model, pattern)
             && a.len() != n
         {
-            report.add(&TOKENIZER_LENGTH, &kv, format_args!("{} elements for {n} tokens", a.len()));
+            let rule = if a.len() < n { &TOKENIZER_LENGTH } else { &TOKENIZER_EXCESS };
+            report.add(rule, &kv, format_args!("{} elements for {n} tokens", a.len()));
         }
     }
     if let Some(kv) = model.kv(keys::VOCAB_SIZE)
@@ -56,20 +59,69 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
         let text = shown(r.text);
         report.add(&TOKENIZER_DUPLICATE, kv, format_args!("token {} duplicates token {}: {text}", r.again, r.first));
     });
-    token_types(model, report);
+    token_types(model, tokens, report);
+    plamo2(model, tokens, report);
     scores(model, report);
     special_ids(model, n, report);
+    phi3(model, tokens, report);
     merges(model, tokens, report);
 }
 
-fn token_types(model: &Model<'_>, report: &mut Report) {
+fn token_types(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
     let Some((kv, types)) = array(model, keys::TOKENIZER_GGML_TOKEN_TYPE) else { return };
+    // llama.cpp takes the hexadecimal digits from the fourth character on, whatever the others are.
+    let shortest = match model.get(keys::TOKENIZER_GGML_MODEL) {
+        Some("bert") => usize::MAX,
+        Some("rwkv" | "plamo2" | "none" | "no_vocab") => 0,
+        _ => 3,
+    };
+    let mut texts = tokens.strings().into_iter().flatten();
     for (i, ty) in types.iter().enumerate() {
-        if let Some(ty) = ty.as_integer()
-            && i64::try_from(ty).ok().and_then(TokenType::from_id).is_none()
-        {
-            report.add(&TOKENIZER_TYPE, &kv, format_args!("token {i} is of type {ty}"));
+        let text = texts.next();
+        let Some(ty) = ty.as_integer() else { continue };
+        match i64::try_from(ty).ok().and_then(TokenType::from_id) {
+            None => report.add(&TOKENIZER_TYPE, &kv, format_args!("token {i} is of type {ty}")),
+            Some(TokenType::Byte) => {
+                if let Some(text) = text.filter(|text| text.as_bytes().len() < shortest) {
+                    report.add(&TOKENIZER_BYTE, &kv, format_args!("token {i}, a byte, is {}", shown(text)));
+                }
+            }
+            Some(_) => {}
         }
+    }
+}
+
+/// PLaMo 2 writes any text as bytes if need be: it needs a token for each, except that the token with id 0 does not count
+/// (`llm_tokenizer_plamo2::build`).
+fn plamo2(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
+    let Some(kv) = model.kv(keys::TOKENIZER_GGML_MODEL).filter(|kv| kv.value.as_str().is_some_and(|s| s == *"plamo2"))
+    else {
+        return;
+    };
+    let types = array(model, keys::TOKENIZER_GGML_TOKEN_TYPE).map(|(_, types)| types);
+    let is_byte = |i: u64| {
+        let ty = types.and_then(|types| types.get(i)?.as_integer());
+        ty.is_some_and(|ty| i64::try_from(ty).ok().and_then(TokenType::from_id) == Some(TokenType::Byte))
+    };
+    let mut found = [false; 256];
+    for (i, text) in (0..).zip(tokens.strings().into_iter().flatten()).skip(1) {
+        if let Some(digits) = text.as_bytes().strip_prefix(b"<0x").and_then(|rest| rest.strip_suffix(b">"))
+            && digits.len() == 2
+            && let Some(byte) = str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok())
+            && is_byte(i)
+            && let Some(found) = found.get_mut(byte)
+        {
+            *found = true;
+        }
+    }
+    if let Some(byte) = found.iter().position(|found| !found) {
+        report.add_with(
+            &TOKENIZER_BYTE,
+            kv,
+            format_args!("PLaMo 2 has no token for the byte {byte}"),
+            format!("a token <0x{byte:02X}> of the type for bytes, with an id above 0"),
+            TOKENIZER_BYTE.hint,
+        );
     }
 }
 
@@ -96,6 +148,28 @@ fn special_ids(model: &Model<'_>, n: u64, report: &mut Report) {
             if !none {
                 report.add(&TOKENIZER_ID, kv, format_args!("{} is {id}, but there are {n} tokens", row.pattern));
             }
+        }
+    }
+}
+
+/// Checks for the tokens that llama.cpp looks up in every vocabulary whose model is named like Phi 3.
+fn phi3(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
+    let Some(kv) = model.kv(keys::GENERAL_NAME) else { return };
+    let name = kv.value.as_str().map(|name| name.as_bytes().to_ascii_lowercase()).unwrap_or_default();
+    let is_named = |words: &[&str], text: &[u8]| {
+        words.iter().any(|word| text.windows(word.len()).any(|window| window == word.as_bytes()))
+    };
+    let pre = model.get::<&str>(keys::TOKENIZER_GGML_PRE).unwrap_or_default();
+    // These cases come first in llama.cpp.
+    let is_other = is_named(&["jina-v2-de", "jina-v2-es", "jina-v2-code"], pre.as_bytes())
+        || is_named(&["nomic-bert-moe", "jina-bert-v3"], model.arch.as_bytes());
+    let has_tokens = !matches!(model.get(keys::TOKENIZER_GGML_MODEL), Some("none" | "no_vocab"));
+    if !is_named(&["phi-3", "phi3"], &name) || is_other || !has_tokens {
+        return;
+    }
+    for text in ["</s>", "<unk>", "<s>", "<|endoftext|>"] {
+        if !tokens.strings().into_iter().flatten().any(|token| token == *text) {
+            report.add(&TOKENIZER_PHI3, kv, format_args!("there is no token {text}"));
         }
     }
 }
@@ -143,9 +217,7 @@ fn merges(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
     let (Some(strings), Some(merges)) = (tokens.strings(), merges.strings()) else { return };
     let Some(known) = Hashes::new(strings) else { return };
     for (i, merge) in merges.enumerate() {
-        let bytes = merge.as_bytes();
-        let space = bytes.iter().skip(1).position(|&b| b == b' ').map(|at| at + 1);
-        let Some((left, right)) = space.and_then(|at| Some((bytes.get(..at)?, bytes.get(at + 1..)?))) else {
+        let Some((left, right)) = split_merge(merge) else {
             report.add(
                 &TOKENIZER_MERGE,
                 &kv,
@@ -154,8 +226,8 @@ fn merges(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
             continue;
         };
         for part in [left, right] {
-            if !known.contains(Str(part)) {
-                let (part, merge) = (shown(Str(part)), shown(merge));
+            if !known.contains(part) {
+                let (part, merge) = (shown(part), shown(merge));
                 report.add(
                     &TOKENIZER_MERGE,
                     &kv,
@@ -166,10 +238,21 @@ fn merges(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
     }
 }
 
+/// Whether llama.cpp merges byte pairs after a pre-tokenizer.
+pub(super) fn is_byte_pairs(model: &Model<'_>) -> bool {
+    model.get(keys::TOKENIZER_GGML_MODEL).is_some_and(|name| tokenizer::Kind::from_name(name).is_byte_pairs())
+}
+
 fn pre_tokenizer(model: &Model<'_>, report: &mut Report) {
-    let byte_pairs = model.get(keys::TOKENIZER_GGML_MODEL) == Some("gpt2");
-    if byte_pairs && model.value(keys::TOKENIZER_GGML_PRE).is_none() {
-        report.add(&TOKENIZER_PRE, At::no_key(keys::TOKENIZER_GGML_PRE), format_args!("the key is missing"));
+    if !is_byte_pairs(model) {
+        return;
+    }
+    match model.kv(keys::TOKENIZER_GGML_PRE) {
+        None => report.add(&TOKENIZER_PRE, At::no_key(keys::TOKENIZER_GGML_PRE), format_args!("the key is missing")),
+        Some(kv) if kv.value.as_str().is_some_and(|text| text == *"") => {
+            report.add(&TOKENIZER_PRE, kv, format_args!("the text is empty"));
+        }
+        Some(_) => {}
     }
 }
 
@@ -198,6 +281,9 @@ fn templates(model: &Model<'_>, report: &mut Report) {
         any = true;
         let Some(text) = kv.value.as_str() else { continue };
         let text = text.to_string_lossy();
+        if let Some(problem) = template::problem(&text) {
+            report.add(&TEMPLATE_SYNTAX, &kv, format_args!("line {}: {}", problem.line, problem.text));
+        }
         for word in SUSPICIOUS.iter().filter(|word| text.contains(**word)) {
             report.add(&TEMPLATE_SUSPICIOUS, &kv, format_args!("the template contains {word}"));
         }

@@ -1,12 +1,14 @@
 //! The rules for keys and their values.
 
-use gguf_format::check::{At, Report, shown};
-use gguf_format::keys::{self, Fit, Kind as ValueKind};
-use gguf_format::{KvRef, Str, ValueRef};
+use gguf_format::check::{At, Report, Rule, shown};
+use gguf_format::keys::{self, Fit, KeyInfo, Kind as ValueKind};
+use gguf_format::{KvRef, ValueRef};
 
+use super::reads::{self, Misread, Read};
 use super::rules::*;
+use super::tokenizer::is_byte_pairs;
 use super::{Kind, Model};
-use crate::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
+use crate::hparams::{Hparams, MAX_BLOCKS, MAX_EXPERTS, PerBlock};
 
 /// The number of unknown keys for which a similar known key is searched. The search is slow, and files may have any
 /// number of keys.
@@ -14,25 +16,27 @@ const GUESSES: u32 = 64;
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     let mut guesses = GUESSES;
+    let reads = reads::of(model);
     for shard in model.shards {
         for kv in shard.kvs() {
-            one(model, &kv, &mut guesses, report);
+            one(model, &kv, &reads, &mut guesses, report);
         }
     }
     required(model, report);
-    if model.kind != Kind::Projector {
+    tensor_extra(model, report);
+    if !matches!(model.kind, Kind::Projector | Kind::Vocab) {
         ranges(model, report);
         heads(model, report);
         rope(model, report);
         experts(model, report);
         expert_groups(model, report);
-        lengths(model, report);
     }
     choices(model, report);
+    demands(model, report);
 }
 
 /// Checks that a key is known and that its value has the right type.
-fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report) {
+fn one(model: &Model<'_>, kv: &KvRef<'_>, reads: &[&'static Read], guesses: &mut u32, report: &mut Report) {
     // The rules of the format cover keys that are not text.
     let Ok(key) = kv.key.to_str() else { return };
     // A shard or an imatrix without an architecture has no architecture keys.
@@ -41,21 +45,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report
         unknown(model, kv, key, guesses, report);
         return;
     };
-    let found = match kv.value {
-        ValueRef::Array(a) => ValueKind::Array(a.elem_type()),
-        value => ValueKind::Scalar(value.value_type()),
-    };
-    // The element type of an empty array is irrelevant, and writers choose it arbitrarily.
-    let is_empty = matches!(kv.value, ValueRef::Array(a) if a.len() == 0);
-    let rule = match row.fit(found) {
-        Fit::Exact => None,
-        Fit::Wrong if is_empty && row.kinds.iter().any(|kind| matches!(kind, ValueKind::Array(_))) => None,
-        Fit::Convertible => Some(&KEY_WIDTH),
-        Fit::Wrong => Some(&KEY_TYPE),
-    };
-    if let Some(rule) = rule {
-        report.add_with(rule, kv, format_args!("the value is of type {found}"), row.expected().to_string(), rule.hint);
-    }
+    value_type(model, kv, row, reads, report);
     if let Some(instead) = row.instead {
         let instead = keys::for_arch(instead, model.arch);
         report.add(&KEY_RENAMED, kv, format_args!("the key is now called {instead}"));
@@ -70,6 +60,39 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report
     {
         report.add(&VALUE_FINITE, kv, format_args!("the value is {v}"));
     }
+}
+
+/// Checks that the value is one that llama.cpp reads, or has a type of the table if llama.cpp does not read the key.
+fn value_type(model: &Model<'_>, kv: &KvRef<'_>, row: &'static KeyInfo, reads: &[&'static Read], report: &mut Report) {
+    let found = match kv.value {
+        ValueRef::Array(a) => ValueKind::Array(a.elem_type()),
+        value => ValueKind::Scalar(value.value_type()),
+    };
+    let wrong_type = format_args!("the value is of type {found}");
+    if let Some(read) = reads::find(reads, row) {
+        match (read.misread(kv.value, model), kv.value) {
+            (Some(Misread::Type(expected)), _) => {
+                report.add_with(&KEY_TYPE, kv, wrong_type, expected, KEY_TYPE.hint);
+            }
+            (Some(Misread::Length(expected)), ValueRef::Array(a)) => {
+                let message = format_args!("the array has {} elements", a.len());
+                report.add_with(&VALUE_ARRAY_LENGTH, kv, message, expected, VALUE_ARRAY_LENGTH.hint);
+            }
+            _ => {}
+        }
+        return;
+    }
+    // The element type of an empty array is irrelevant, and writers choose it arbitrarily.
+    let is_empty = matches!(kv.value, ValueRef::Array(a) if a.len() == 0);
+    let is_loaded = matches!(model.kind, Kind::Model | Kind::Vocab);
+    let rule = match row.fit(found) {
+        Fit::Exact => return,
+        Fit::Wrong if is_empty && row.kinds.iter().any(|kind| matches!(kind, ValueKind::Array(_))) => return,
+        Fit::Convertible => &KEY_WIDTH,
+        Fit::Wrong if is_loaded => &KEY_TYPE_UNREAD,
+        Fit::Wrong => &KEY_TYPE,
+    };
+    report.add_with(rule, kv, wrong_type, row.expected().to_string(), rule.hint);
 }
 
 fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, guesses: &mut u32, report: &mut Report) {
@@ -123,8 +146,29 @@ fn required(model: &Model<'_>, report: &mut Report) {
             for row in crate::arch::required_keys(model.arch) {
                 need(row.pattern, "llama.cpp does not load the model without it");
             }
+            if reads::needs_windows(model) {
+                need(keys::ATTENTION_SLIDING_WINDOW_PATTERN, "a draft with a sliding window needs it");
+            }
             vocabulary(model, need);
         }
+    }
+}
+
+/// Checks the list of tensors with extra settings (`llama_prec_policy::load`).
+fn tensor_extra(model: &Model<'_>, report: &mut Report) {
+    let list = |pattern| model.value(pattern).and_then(|value| value.as_array());
+    let Some(names) = list(keys::GENERAL_TENSOR_EXTRA_NAME).filter(|_| model.is_network()) else { return };
+    let Some(kv) = model.kv(keys::GENERAL_TENSOR_EXTRA_PREC_A4) else {
+        let at = At::no_key(keys::GENERAL_TENSOR_EXTRA_PREC_A4);
+        report.add(&KEY_MISSING, at, format_args!("the key is missing; the list of tensors needs it"));
+        return;
+    };
+    if let ValueRef::Array(flags) = kv.value
+        && flags.len() != names.len()
+    {
+        let message = format_args!("the array has {} elements", flags.len());
+        let expected = format!("{} elements, one for each tensor in the list", names.len());
+        report.add_with(&VALUE_ARRAY_LENGTH, kv, message, expected, VALUE_ARRAY_LENGTH.hint);
     }
 }
 
@@ -144,32 +188,27 @@ fn vocabulary(model: &Model<'_>, mut need: impl FnMut(&str, &str)) {
 }
 
 fn ranges(model: &Model<'_>, report: &mut Report) {
-    let mut within = |pattern: &str, min: u64, max: u64| {
+    let mut within = |rule: &'static Rule, pattern: &str, min: u64, max: u64| {
         let Some(kv) = model.kv(pattern) else { return };
         match kv.value.as_integer() {
             Some(n) if n < i128::from(min) || n > i128::from(max) => {
-                report.add_with(
-                    &VALUE_RANGE,
-                    kv,
-                    format_args!("the value is {n}"),
-                    format!("a number from {min} to {max}"),
-                    VALUE_RANGE.hint,
-                );
+                let expected = format!("a number from {min} to {max}");
+                report.add_with(rule, kv, format_args!("the value is {n}"), expected, rule.hint);
             }
             _ => {}
         }
     };
     let count = u64::from(u32::MAX);
-    within(keys::CONTEXT_LENGTH, 1, count);
-    within(keys::EMBEDDING_LENGTH, 1, count);
-    within(keys::BLOCK_COUNT, 1, MAX_BLOCKS);
-    within(keys::EXPERT_COUNT, 0, MAX_EXPERTS);
-    within(keys::VOCAB_SIZE, 1, count);
     let blocks = model.hparams.blocks.unwrap_or(MAX_BLOCKS);
-    within(keys::NEXTN_PREDICT_LAYERS, 0, blocks);
-    within(keys::LEADING_DENSE_BLOCK_COUNT, 0, blocks);
+    within(&VALUE_RANGE, keys::BLOCK_COUNT, 1, MAX_BLOCKS);
+    within(&VALUE_RANGE, keys::EXPERT_COUNT, 0, MAX_EXPERTS);
+    within(&VALUE_RANGE, keys::NEXTN_PREDICT_LAYERS, 0, blocks);
+    within(&VALUE_RANGE, keys::EMBEDDING_LENGTH, 1, count);
+    within(&VALUE_UNUSUAL, keys::CONTEXT_LENGTH, 1, count);
+    within(&VALUE_UNUSUAL, keys::VOCAB_SIZE, 1, count);
+    within(&VALUE_UNUSUAL, keys::LEADING_DENSE_BLOCK_COUNT, 0, blocks);
     for pattern in [keys::ATTENTION_KEY_LENGTH, keys::ATTENTION_VALUE_LENGTH, keys::ROPE_DIMENSION_COUNT] {
-        within(pattern, 0, count);
+        within(&VALUE_UNUSUAL, pattern, 0, count);
     }
     let positive = [keys::ATTENTION_LAYER_NORM_EPSILON, keys::ATTENTION_LAYER_NORM_RMS_EPSILON, keys::ROPE_FREQ_BASE];
     for pattern in positive {
@@ -178,7 +217,7 @@ fn ranges(model: &Model<'_>, report: &mut Report) {
             && v < 0.0
         {
             let expected = "a number that is not negative";
-            report.add_with(&VALUE_RANGE, kv, format_args!("the value is {v}"), expected, VALUE_RANGE.hint);
+            report.add_with(&VALUE_UNUSUAL, kv, format_args!("the value is {v}"), expected, VALUE_UNUSUAL.hint);
         }
     }
 }
@@ -272,37 +311,68 @@ fn expert_groups(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Checks arrays with one element per block.
-fn lengths(model: &Model<'_>, report: &mut Report) {
-    let Some(blocks) = model.hparams.blocks else { return };
-    let per_block =
-        [keys::FEED_FORWARD_LENGTH, keys::ATTENTION_HEAD_COUNT, keys::ATTENTION_HEAD_COUNT_KV, keys::EXPERT_USED_COUNT];
-    for pattern in per_block {
-        let Some(kv) = model.kv(pattern) else { continue };
-        if let ValueRef::Array(a) = kv.value
-            && a.len() != blocks
-        {
-            report.add(&VALUE_ARRAY_LENGTH, kv, format_args!("{} elements for {blocks} blocks", a.len()));
+/// What llama.cpp demands of the value of a key.
+#[derive(Clone, Copy)]
+enum Demand {
+    True,
+    Negative,
+    /// The value of another key, which also has a default.
+    Same(fn(&Hparams<'_>) -> bool, &'static str),
+}
+
+/// The demands of single architectures (`load_arch_hparams` in `src/models`).
+const DEMANDS: &[(&str, &str, Demand)] = &[
+    ("bailingmoe3", keys::KDA_SAFE_GATE, Demand::True),
+    ("bailingmoe3", keys::KDA_GATE_LOWER_BOUND, Demand::Negative),
+    (
+        "gemma4",
+        keys::ATTENTION_VALUE_LENGTH,
+        Demand::Same(|h| h.layer_head(0) == h.layer_head_v(0), "the value of attention.key_length"),
+    ),
+    (
+        "gemma4",
+        keys::ATTENTION_VALUE_LENGTH_SWA,
+        Demand::Same(|h| h.head_k_swa == h.head_v_swa, "the value of attention.key_length_swa"),
+    ),
+];
+
+fn demands(model: &Model<'_>, report: &mut Report) {
+    for (arch, pattern, demand) in DEMANDS {
+        let Some(kv) = model.kv(pattern).filter(|_| *arch == model.arch && model.is_network()) else { continue };
+        let (is_met, expected) = match demand {
+            Demand::True => (kv.value.get() != Ok(false), "true"),
+            Demand::Negative => (!kv.value.get::<f64>().is_ok_and(|v| v >= 0.0 || v.is_nan()), "a negative number"),
+            Demand::Same(is_same, expected) => (is_same(&model.hparams), *expected),
+        };
+        if !is_met {
+            report.add_with(
+                &VALUE_REJECTED,
+                kv,
+                format_args!("the value is {}", kv.value),
+                expected,
+                VALUE_REJECTED.hint,
+            );
         }
     }
 }
 
 /// Checks values from a fixed set of choices.
 fn choices(model: &Model<'_>, report: &mut Report) {
-    let texts: [(&str, &[&[&str]]); 4] = [
-        (keys::GENERAL_TYPE, &[keys::GENERAL_TYPES, &["vocab"]]),
-        (keys::ROPE_SCALING_TYPE, &[keys::ROPE_SCALING_TYPES]),
-        (keys::TOKENIZER_GGML_MODEL, &[keys::TOKENIZER_MODELS, keys::SPEC_TOKENIZER_MODELS]),
-        (keys::TOKENIZER_GGML_PRE, &[keys::PRE_TOKENIZERS]),
+    let has_vocabulary = matches!(model.kind, Kind::Model | Kind::Vocab);
+    let texts: [(&str, &[&[&str]], bool); 4] = [
+        (keys::GENERAL_TYPE, &[keys::GENERAL_TYPES, &["vocab"]], false),
+        (keys::ROPE_SCALING_TYPE, &[keys::ROPE_SCALING_TYPES], model.is_network()),
+        (keys::TOKENIZER_GGML_MODEL, &[keys::TOKENIZER_MODELS], has_vocabulary),
+        // Other tokenizers do not use it.
+        (keys::TOKENIZER_GGML_PRE, &[keys::PRE_TOKENIZERS, &[""]], has_vocabulary && is_byte_pairs(model)),
     ];
-    for (pattern, known) in texts {
+    for (pattern, known, is_read) in texts {
         let Some(kv) = model.kv(pattern) else { continue };
-        // Only BPE tokenizers use the pre-tokenizer.
-        let unread = pattern == keys::TOKENIZER_GGML_PRE && model.get(keys::TOKENIZER_GGML_MODEL) != Some("gpt2");
-        let Ok(text) = kv.value.get::<&str>() else { continue };
-        if !unread && !known.iter().any(|list| list.contains(&text)) {
-            let text = shown(Str(text.as_bytes()));
-            report.add(&VALUE_CHOICE, kv, format_args!("unknown value {text}"));
+        let Some(text) = kv.value.as_str() else { continue };
+        let is_known = known.iter().any(|list| list.iter().any(|known| text == **known));
+        if !is_known && (is_read || pattern != keys::TOKENIZER_GGML_PRE) {
+            let rule = if is_read { &VALUE_REJECTED } else { &VALUE_CHOICE };
+            report.add(rule, kv, format_args!("unknown value {}", shown(text)));
         }
     }
     let numbers = [(keys::POOLING_TYPE, keys::POOLING_TYPES), (keys::EXPERT_GATING_FUNC, keys::EXPERT_GATING_FUNCS)];
@@ -315,5 +385,24 @@ fn choices(model: &Model<'_>, report: &mut Report) {
         {
             report.add(&VALUE_CHOICE, kv, format_args!("unknown value {n}; expected 0 to {}", known.len() - 1));
         }
+    }
+    if let Some(kv) = model.kv(keys::TARGET_LAYERS)
+        && model.arch == "eagle3"
+        && let Some(list) = kv.value.as_array()
+        && list.len() != 3
+    {
+        let message = format_args!("{} blocks of the target are listed", list.len());
+        report.add_with(&VALUE_REJECTED, kv, message, "3 blocks", VALUE_REJECTED.hint);
+    }
+    // The blocks of DeepSeek 4 have one way of scoring experts (`load_arch_hparams`).
+    let scored_alike =
+        model.arch == "deepseek4" || (model.arch == "dflash" && model.hparams.hyper.is_some_and(|n| n > 0));
+    if let Some(kv) = model.kv(keys::EXPERT_GATING_FUNC)
+        && model.is_network()
+        && scored_alike
+        && kv.value.as_integer().is_some_and(|n| n != 4)
+    {
+        let message = format_args!("the scores of experts are of kind {}", kv.value.as_integer().unwrap_or_default());
+        report.add_with(&VALUE_REJECTED, kv, message, "4, sqrt_softplus", VALUE_REJECTED.hint);
     }
 }

@@ -5,6 +5,7 @@
 //! the budget is then filled, and options are exchanged between pairs of items while that improves the sum. Everything is compared in a
 //! fixed order, so the result depends only on the numbers.
 
+use gguf_format::sort::CompactSort as _;
 /// An option of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
@@ -38,7 +39,7 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
         }
     }
     // Slopes decrease along a hull, so the steps of an item stay in order.
-    steps.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    steps.compact_sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, item, to) in steps {
         let Some((now, next)) = chosen.get(item).and_then(|now| pair(items, item, *now, to)) else { continue };
         let after = used - now.bytes + next.bytes;
@@ -77,7 +78,7 @@ fn slope(a: &Choice, b: &Choice) -> f64 {
 /// The options on the lower convex hull, by bytes: from the cheapest to the one with the smallest error.
 fn hull(options: &[Choice]) -> Vec<usize> {
     let mut order: Vec<(usize, &Choice)> = options.iter().enumerate().collect();
-    order.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes).then(a.error.total_cmp(&b.error)));
+    order.compact_sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes).then(a.error.total_cmp(&b.error)));
     let mut hull: Vec<(usize, &Choice)> = Vec::new();
     for (i, c) in order {
         if hull.last().is_some_and(|(_, last)| c.error >= last.error || c.bytes == last.bytes) {
@@ -118,7 +119,7 @@ fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
         }));
     }
     let mut better: Vec<Move> = moves.iter().filter(|m| m.gain > 0.0).copied().collect();
-    better.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(b.gain.total_cmp(&a.gain)));
+    better.compact_sort_by(|a, b| a.bytes.cmp(&b.bytes).then(b.gain.total_cmp(&a.gain)));
     // For each prefix the best move, and the best of another item.
     let mut best: Vec<(Move, Option<Move>)> = Vec::with_capacity(better.len());
     for &m in &better {
@@ -209,7 +210,7 @@ mod tests {
             error += points[0].error;
             steps.extend(points.windows(2).map(|w| (slope(&w[0], &w[1]), (w[1].bytes - w[0].bytes) as f64)));
         }
-        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        steps.compact_sort_by(|a, b| b.0.total_cmp(&a.0));
         for (slope, bytes) in steps {
             let part = bytes.min(left);
             (left, error) = (left - part, error - slope * part);

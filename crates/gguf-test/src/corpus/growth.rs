@@ -1,6 +1,6 @@
 //! Reads a head in pieces of any size, with the same result as at once.
 
-use gguf_format::{Error, Gguf, HeadScan, Problem, Progress};
+use gguf_format::{Error, Gguf, HeadScan, Problem, ScanState};
 
 /// The result of a scan over all bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,13 +20,13 @@ pub fn scan(bytes: &[u8], total: Option<u64>, sizes: impl IntoIterator<Item = us
         given = sizes.next().map_or(bytes.len(), |n| given.max(n)).min(bytes.len());
         let head = &bytes[..given];
         match scan.advance(head) {
-            Ok(Progress::Complete) => {
+            Ok(ScanState::Complete) => {
                 let gguf = Gguf::from_scan(head, &scan);
                 let at_once = Gguf::parse_within(head, total);
                 assert_eq!(gguf.map(|g| facts(&g)), at_once.map(|g| facts(&g)));
                 return End::Complete(scan.head_bytes());
             }
-            Ok(Progress::Need(need)) => {
+            Ok(ScanState::Need(need)) => {
                 assert!(need > given as u64, "{need} bytes are asked for, {given} are there");
                 assert!(need >= needed, "{need} bytes are asked for after {needed}");
                 assert!(total.is_none_or(|total| need <= total), "{need} bytes of {total:?} are asked for");
@@ -61,8 +61,8 @@ pub fn scan_as_needed(bytes: &[u8], total: Option<u64>) -> End {
     let mut given = 0;
     loop {
         match scan.advance(&bytes[..given]) {
-            Ok(Progress::Complete) => return End::Complete(scan.head_bytes()),
-            Ok(Progress::Need(need)) => {
+            Ok(ScanState::Complete) => return End::Complete(scan.head_bytes()),
+            Ok(ScanState::Need(need)) => {
                 assert!(need > given as u64, "{need} bytes are asked for, {given} are there");
                 match usize::try_from(need) {
                     Ok(need) if need <= bytes.len() => given = need,

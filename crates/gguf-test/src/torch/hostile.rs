@@ -254,9 +254,15 @@ fn pickles(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     add("a long line".into(), plain(&[&b"c"[..], &[b'a'; 5000], b"\n"].concat()), "more than 4096 bytes");
     let deep = |op: &[u8], n: usize| Pickle::new(2).op(&op.repeat(n)).end();
     add("marks without end".into(), deep(b"(", 1_000_000), "the stack has none");
+    let lists = |n: usize| Pickle::new(2).op(&b"]".repeat(n)).op(&b"a".repeat(n - 1)).end();
+    add("lists in lists".into(), lists(400_000), "no tensors by name");
+    add("more lists than there may be".into(), lists(1_000_000), "more than 500000 lists and dictionaries");
+    add("more values than there may be".into(), deep(b"]", 2_100_000), "more than 2000000 values");
+    // One value, many times.
+    add("millions of nothing".into(), deep(b"N", 3_900_000), "no tensors by name");
     add(
-        "lists in lists".into(),
-        Pickle::new(2).op(&b"]".repeat(1_000_000)).op(&b"a".repeat(999_999)).end(),
+        "a memo of one value".into(),
+        Pickle::new(4).op(b"N").op(&b"\x94".repeat(3_900_000)).end(),
         "no tensors by name",
     );
     add("tuples in tuples".into(), Pickle::new(2).op(b")").op(&b"\x85".repeat(1_000_000)).end(), "no tensors by name");

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
-use gguf_format::DataScan;
 use gguf_format::check::{At, Report, grouped};
+use gguf_format::{DataScan, GgmlType};
 use gguf_io::ModelFile;
-use gguf_pipeline::{Error as PipelineError, Progress, TensorScan, scan_tensors};
+use gguf_pipeline::{Error as PipelineError, Progress, Repeats, Runs, TensorScan, scan_tensors};
 
-use super::{Check, CheckOptions, CheckedFile, DATA_FINITE, DATA_NOT_SCANNED, Heads};
+use super::{
+    Check, CheckOptions, CheckedFile, DATA_CONSTANT, DATA_FINITE, DATA_HOLE, DATA_NOT_SCANNED, DATA_ZERO,
+    DATA_ZERO_ROWS, Heads,
+};
 use crate::Error;
 
-/// As [`check_with`](crate::check_with), and searches for NaN and infinity in the tensor data, in numbers and block scales. Feature `edit`.
+/// As [`check_with`](crate::check_with), and searches the tensor data for NaN and infinity, in numbers and block scales, and for zeros and
+/// equal values in matrices. Feature `edit`.
 ///
 /// The data of a file is read only if its head is safe to read. Memory does not grow with the model.
 ///
@@ -39,7 +43,7 @@ pub fn check_data(path: impl AsRef<Path>, options: &CheckOptions, progress: &dyn
     Ok(heads.finish(options))
 }
 
-impl Heads {
+impl Heads<'_> {
     /// Scans the data of all files that are safe to read, and adds the findings to their reports.
     fn scan(&mut self, options: &CheckOptions, progress: &dyn Progress) -> Result<(), Error> {
         let files: Vec<&ModelFile> = self.files.iter().filter_map(CheckedFile::safe).collect();
@@ -50,6 +54,9 @@ impl Heads {
                 Ok(data) if data.is_clean() => {}
                 Ok(data) => report.add(&DATA_FINITE, &scan.tensor, format_args!("{}", describe(&scan, *data))),
                 Err(why) => report.add(&DATA_NOT_SCANNED, &scan.tensor, format_args!("{why}")),
+            }
+            if is_matrix(&scan) {
+                add_repeats(report, &scan);
             }
         }
         let mut reports = reports.into_iter();
@@ -65,10 +72,44 @@ impl Heads {
     }
 }
 
-impl CheckedFile {
+impl CheckedFile<'_> {
     /// The file, if it is safe to read.
     fn safe(&self) -> Option<&ModelFile> {
-        self.file.as_ref().filter(|_| self.report.is_safe())
+        self.file.as_deref().filter(|_| self.report.is_safe())
+    }
+}
+
+/// The minimum size of a matrix whose values may not all be equal.
+const MIN_MATRIX: u64 = 4096;
+
+/// Whether a tensor is a matrix of weights. Biases, norms and other vectors may well be zero, or all ones.
+fn is_matrix(scan: &TensorScan<'_>) -> bool {
+    let ty = scan.tensor.ty;
+    let is_of_floats = [GgmlType::F32, GgmlType::F16, GgmlType::BF16, GgmlType::F64].contains(&ty)
+        || ty.info().is_some_and(|info| info.is_quantized());
+    let is_wide = scan.tensor.dims.filter(|n| *n > 1).count() > 1;
+    is_of_floats && is_wide && scan.bytes >= MIN_MATRIX && !scan.tensor.name.as_bytes().ends_with(b".bias")
+}
+
+/// Reports zeros and equal values.
+fn add_repeats(report: &mut Report, scan: &TensorScan<'_>) {
+    let Repeats { is_zero, is_constant, holes, rows, .. } = &scan.repeats;
+    let run = |runs: &Runs| {
+        let first = runs.first.clone().unwrap_or_default();
+        let (start, end) = (scan.start.saturating_add(first.start), scan.start.saturating_add(first.end));
+        let more = if runs.n > 1 { format!(", and {} more runs", grouped(runs.n - 1)) } else { String::new() };
+        format!("{} of {} bytes are zero: {start} to {end}{more}", grouped(runs.bytes), grouped(scan.bytes))
+    };
+    match (is_zero, is_constant) {
+        (true, _) => report.add(&DATA_ZERO, &scan.tensor, format_args!("all {} bytes are zero", grouped(scan.bytes))),
+        (_, true) => report.add(&DATA_CONSTANT, &scan.tensor, format_args!("all values are equal")),
+        _ => {}
+    }
+    if holes.n > 0 {
+        report.add(&DATA_HOLE, &scan.tensor, format_args!("{}", run(holes)));
+    }
+    if rows.n > 0 {
+        report.add(&DATA_ZERO_ROWS, &scan.tensor, format_args!("{}", run(rows)));
     }
 }
 

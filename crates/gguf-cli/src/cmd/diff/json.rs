@@ -3,24 +3,23 @@
 use std::io;
 use std::path::Path;
 
-use gguf_edit::diff::{DataDiff, Diff, KeyDiff, Side, TensorDiff};
-use gguf_format::Str;
+use gguf_edit::diff::{DataDiff, Diff, KeyDiff, TensorDiff};
 use serde::Serialize;
 
 use super::super::quantize::JsonError;
 use super::shown;
-use crate::json::{self, Shown, Text};
+use crate::json::{self, List, Shown, Text};
 use crate::text;
 use crate::ui::Ui;
 
 #[derive(Serialize)]
-struct JsonDiff<'a> {
+struct JsonDiff<'a, K, T> {
     a: Text<'a>,
     b: Text<'a>,
     same: bool,
     n_same_keys: usize,
-    keys: Vec<JsonKey<'a>>,
-    tensors: Vec<JsonTensor<'a>>,
+    keys: K,
+    tensors: T,
     /// Totals over all tensors compared as numbers.
     total: Option<JsonError>,
 }
@@ -42,16 +41,16 @@ struct JsonValue<'a> {
 struct JsonTensor<'a> {
     name: Text<'a>,
     same: bool,
-    a: Option<JsonSide<'a>>,
-    b: Option<JsonSide<'a>>,
+    a: Option<JsonSide>,
+    b: Option<JsonSide>,
     data: &'static str,
     first_different_byte: Option<u64>,
     error: Option<JsonError>,
 }
 
 #[derive(Serialize)]
-struct JsonSide<'a> {
-    shape: &'a [u64],
+struct JsonSide {
+    shape: Vec<u64>,
     r#type: String,
 }
 
@@ -66,42 +65,31 @@ pub fn print(ui: &mut Ui, a: &Path, b: &Path, diff: &Diff) -> io::Result<()> {
         b: json::path(b),
         same: diff.is_same(),
         n_same_keys: diff.n_same_keys,
-        keys: diff.keys.iter().map(JsonKey::of).collect(),
-        tensors: diff.tensors.iter().map(JsonTensor::of).collect(),
+        keys: List(|| diff.keys.iter().map(|key| JsonKey::of(diff, key))),
+        tensors: List(|| diff.tensors.iter().map(|tensor| JsonTensor::of(diff, tensor))),
         total,
     };
     json::print(ui, 3, &document)
 }
 
 impl<'a> JsonKey<'a> {
-    fn of(key: &'a KeyDiff) -> JsonKey<'a> {
-        let value = |value: &'a Option<gguf_format::Value>| {
-            let value = value.as_ref()?.as_ref();
-            Some(JsonValue { r#type: text::type_name(value), value: shown(value) })
-        };
-        JsonKey { key: Text(Str(&key.key)), a: value(&key.a), b: value(&key.b) }
+    fn of(diff: &'a Diff, key: &KeyDiff) -> JsonKey<'a> {
+        let (key, values) = diff.values(key);
+        let [a, b] = values.map(|value| Some(JsonValue { r#type: text::type_name(value?), value: shown(value?) }));
+        JsonKey { key: Text(key), a, b }
     }
 }
 
 impl<'a> JsonTensor<'a> {
-    fn of(tensor: &'a TensorDiff) -> JsonTensor<'a> {
-        let side = |side: &'a Option<Side>| {
-            side.as_ref().map(|side| JsonSide { shape: &side.shape, r#type: side.ty.to_string() })
-        };
+    fn of(diff: &'a Diff, tensor: &TensorDiff) -> JsonTensor<'a> {
+        let (name, infos) = diff.infos(tensor);
+        let [a, b] = infos.map(|info| Some(JsonSide { shape: info?.dims.collect(), r#type: info?.ty.to_string() }));
         let (data, first_different_byte, error) = match &tensor.data {
             DataDiff::Same => ("same", None, None),
             DataDiff::Numbers(error) => ("different", None, Some(JsonError::of(error, None))),
             DataDiff::Bytes(at) => ("different", *at, None),
             _ => ("not_compared", None, None),
         };
-        JsonTensor {
-            name: Text(Str(&tensor.name)),
-            same: tensor.is_same(),
-            a: side(&tensor.a),
-            b: side(&tensor.b),
-            data,
-            first_different_byte,
-            error,
-        }
+        JsonTensor { name: Text(name), same: tensor.is_same(), a, b, data, first_different_byte, error }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Str, TensorInfo};
 use gguf_io::Model;
 use gguf_quantize::imatrix::{self, ImatrixFile, RULES, Use};
@@ -108,10 +109,18 @@ impl Tensors {
             let conversion = gguf_hf::plan(path, &gguf_hf::Options::default())?;
             conversion.warnings.iter().for_each(|warning| ui.warning(&warning.to_string()));
             let head = conversion.plan.head();
-            (ModelFacts::of(|key| head.get(key)), head.tensors.clone())
+            (
+                ModelFacts::of(|key| head.get(key)),
+                conversion
+                    .plan
+                    .tensors()
+                    .iter()
+                    .map(|t| TensorInfo::new(t.name.clone(), t.shape.clone(), t.ty))
+                    .collect(),
+            )
         } else {
             let model = Model::open(path)?;
-            let infos = model.tensors().map(|t| t.info().to_owned()).collect();
+            let infos: Vec<_> = model.tensors().map(|t| t.info().to_owned()).collect();
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };
         let lacking = match (facts.architecture.is_empty(), infos.is_empty()) {
@@ -122,7 +131,7 @@ impl Tensors {
         if !lacking.is_empty() {
             return Err(Failure::Bad(format!("{}: {lacking}; expected a model", path.display())));
         }
-        infos.sort_by(|a, b| processing_order(&a.name, &b.name));
+        infos.compact_sort_by(|a, b| processing_order(&a.name, &b.name));
         Ok(Tensors { facts, infos })
     }
 

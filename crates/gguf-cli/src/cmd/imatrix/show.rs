@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_format::Str;
+use gguf_format::sort::CompactSort as _;
 use gguf_quantize::imatrix::{EntryInfo, Error, Format, ImatrixFile, Statistics, in_previous_block};
 use gguf_quantize::mix::processing_order;
 use serde::Serialize;
@@ -140,7 +141,7 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let matrix = open(&self.file)?;
         let mut infos: Vec<EntryInfo<'_>> = matrix.entries().filter(|e| self.is_wanted(e.name)).collect();
-        infos.sort_by(|a, b| processing_order(a.name, b.name));
+        infos.compact_sort_by(|a, b| processing_order(a.name, b.name));
         let mut verdict = Verdict::Good;
         for name in &self.names {
             if !infos.iter().any(|e| matches(name, Str(e.name))) {

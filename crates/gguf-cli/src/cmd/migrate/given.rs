@@ -164,7 +164,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Reads the tokenizer in a folder with the vocabulary options of the architecture.
-fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(String, Value)>, Failure> {
+fn read_tokenizer(dir: &PathBuf, family: Family, vocab_size: u32) -> Result<Vec<(String, Value)>, Failure> {
     let checkpoint = arch::of(family.architecture()).and_then(|architecture| architecture.checkpoints.last());
     let mut options = TokenizerOptions::default();
     if let Some(checkpoint) = checkpoint {

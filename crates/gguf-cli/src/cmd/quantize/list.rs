@@ -5,6 +5,8 @@ use std::path::Path;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use gguf_format::keys::{FILE_TYPES, FileType};
+use gguf_format::sort::CompactSort as _;
+use gguf_pipeline::Plan;
 use gguf_quantize::Offer;
 use serde::Serialize;
 
@@ -32,19 +34,46 @@ struct JsonOffer {
     error: Option<String>,
 }
 
+/// A file type, and the size of the model in it or the reason why it is not possible.
+struct Row {
+    file_type: FileType,
+    size: Result<Size, String>,
+    needs_matrix: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    bits_per_weight: f64,
+    file_bytes: u64,
+}
+
+impl Row {
+    fn of(offer: &Offer) -> Row {
+        let size =
+            |plan: &Plan| Size { bits_per_weight: Sizes::of(plan).bits_per_weight(), file_bytes: plan.file_bytes() };
+        let size = offer.plan.as_ref().map(size).map_err(ToString::to_string);
+        Row { file_type: offer.file_type, size, needs_matrix: offer.needs_matrix }
+    }
+}
+
 /// Prints the size of a model for each file type.
-pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outcome {
-    let bits = |offer: &Offer| offer.plan.as_ref().ok().map(|plan| Sizes::of(plan).bits_per_weight());
+pub fn print(
+    ui: &mut Ui,
+    input: &Path,
+    offers: impl Iterator<Item = Result<Offer, gguf_quantize::Error>>,
+    as_json: bool,
+) -> Outcome {
+    let mut rows = offers.map(|offer| Ok(Row::of(&offer?))).collect::<Result<Vec<_>, gguf_quantize::Error>>()?;
     if as_json {
-        let offer = |offer: &Offer| JsonOffer {
-            file_type: offer.file_type.to_string(),
-            id: offer.file_type.0,
-            bits_per_weight: bits(offer),
-            file_bytes: offer.plan.as_ref().ok().map(gguf_pipeline::Plan::file_bytes),
-            needs_imatrix: offer.needs_matrix,
-            error: offer.plan.as_ref().err().map(ToString::to_string),
+        let offer = |row: Row| JsonOffer {
+            file_type: row.file_type.to_string(),
+            id: row.file_type.0,
+            bits_per_weight: row.size.as_ref().ok().map(|size| size.bits_per_weight),
+            file_bytes: row.size.as_ref().ok().map(|size| size.file_bytes),
+            needs_imatrix: row.needs_matrix,
+            error: row.size.err(),
         };
-        let document = JsonList { path: json::path(input), file_types: offers.iter().map(offer).collect() };
+        let document = JsonList { path: json::path(input), file_types: rows.into_iter().map(offer).collect() };
         json::print(ui, 3, &document)?;
         return Ok(Verdict::Good);
     }
@@ -54,18 +83,21 @@ pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outc
         Column::right("BYTES"),
         Column::left("MATRIX"),
     ]);
-    let mut sorted: Vec<&Offer> = offers.iter().filter(|offer| offer.plan.is_ok()).collect();
-    sorted.sort_by_key(|offer| (offer.plan.as_ref().map_or(0, gguf_pipeline::Plan::file_bytes), offer.file_type));
-    for offer in sorted {
-        let Ok(plan) = &offer.plan else { continue };
-        let bits = bits_per_weight(Sizes::of(plan).bits_per_weight()).to_string();
-        let matrix = if offer.needs_matrix { "required" } else { "" };
-        table.row([offer.file_type.to_string(), bits, ui.bytes(plan.file_bytes()), matrix.to_owned()]);
+    rows.compact_sort_by_key(|row| (row.size.as_ref().map_or(0, |size| size.file_bytes), row.file_type));
+    for row in &rows {
+        let Ok(Size { bits_per_weight: bits, file_bytes }) = row.size else { continue };
+        let matrix = if row.needs_matrix { "required" } else { "" };
+        table.row([
+            row.file_type.to_string(),
+            bits_per_weight(bits).to_string(),
+            ui.bytes(file_bytes),
+            matrix.to_owned(),
+        ]);
     }
     table.print(ui, 0)?;
-    for offer in offers {
-        if let Err(e) = &offer.plan {
-            writeln!(ui.out, "\n{}: not for {}: {e}", offer.file_type, shown_path(input))?;
+    for row in &rows {
+        if let Err(e) = &row.size {
+            writeln!(ui.out, "\n{}: not for {}: {e}", row.file_type, shown_path(input))?;
         }
     }
     Ok(Verdict::Good)

@@ -1,7 +1,6 @@
 //! The quantization options.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,12 +150,11 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 /// If the file cannot be read, is longer than `most` bytes, or is not text.
 pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failure> {
     let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-    let input: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(File::open(path).map_err(|e| fail(&format!("cannot open: {e}")))?),
-    };
     let mut bytes = Vec::new();
-    input.take(most + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
+    super::super::input(path)?
+        .take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| fail(&format!("cannot read: {e}")))?;
     if bytes.starts_with(b"GGUF") {
         return Err(fail(&format!("expected {what}, found a model")));
     }

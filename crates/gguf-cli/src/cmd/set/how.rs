@@ -1,12 +1,15 @@
 //! Runs and prints the edits of all editing commands.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gguf_edit::{Change, Edit, EditOptions, EditPlan, Way};
-use gguf_format::check::Finding;
-use gguf_format::{Str, Value as Kv};
+use gguf_format::check::{Finding, Severity};
+use gguf_format::{Gguf, Str, Value as Kv};
 use gguf_io::ModelFile;
+use gguf_io::in_place::EditLock;
 use serde_json::{Value, json};
 
 use crate::cmd::size::parse_size;
@@ -18,6 +21,9 @@ use crate::watch::Watch;
 
 /// Maximum width of a value in a message.
 const VALUE: usize = 48;
+
+/// Maximum number of printed findings of one rule.
+const MAX_OF_RULE: usize = 3;
 
 /// Number of indented JSON levels.
 const LEVELS: usize = 3;
@@ -49,6 +55,10 @@ pub struct How {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
+    /// Make the edit even if it adds errors that `gguf check` finds, so that llama.cpp rejects the file
+    #[arg(long)]
+    allow_invalid: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,22 +74,44 @@ impl How {
         self.output.is_some() || self.rewrite || self.reserve.is_some()
     }
 
-    /// Opens the file. Completes an interrupted edit first, and prints a note about it.
+    /// Opens the file for an edit, and excludes all other edits until the returned value is dropped. Completes an interrupted edit first, and
+    /// prints a note about it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or another process is editing it.
+    pub fn open(&self, ui: &mut Ui, path: &Path) -> Result<Opened, Failure> {
+        expect_model(path)?;
+        self.finish(ui, path)?;
+        let lock = match path.is_file() && !self.dry_run && self.output.is_none() {
+            true => match lock(ui, path, self.quiet) {
+                // An edit that changes nothing needs no lock; any other reports the error.
+                Err(gguf_io::Error::Io { .. }) => None,
+                lock => Some(lock?),
+            },
+            false => None,
+        };
+        Ok(Opened { file: open(path)?, lock })
+    }
+
+    /// Opens the file to read it; see [`How::open`].
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn open(&self, ui: &mut Ui, path: &Path) -> Result<ModelFile, Failure> {
+    pub fn open_unlocked(&self, ui: &mut Ui, path: &Path) -> Result<ModelFile, Failure> {
         expect_model(path)?;
+        self.finish(ui, path)?;
+        open(path)
+    }
+
+    fn finish(&self, ui: &mut Ui, path: &Path) -> Result<(), Failure> {
         if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
             ui.note(&format!("gguf: {}: completed an interrupted edit", path.display()));
         }
-        let file = ModelFile::open(path)?;
-        gguf_pipeline::check_memory(path, std::iter::once(file.gguf()))?;
-        Ok(file)
+        Ok(())
     }
 
     /// Applies the edits, or prints the plan.
-    pub fn run(&self, ui: &mut Ui, path: &Path, edits: &[Edit]) -> Outcome {
+    pub fn run(&self, ui: &mut Ui, opened: Opened, edits: &[Edit]) -> Outcome {
         if let Some(output) = &self.output {
             crate::cmd::not_stdout("--output", output)?;
         }
@@ -87,24 +119,32 @@ impl How {
             .reserve(self.reserve.unwrap_or(0))
             .only_in_place(self.in_place)
             .rewrite(self.rewrite);
-        let plan = EditPlan::new(path, edits, &options)?;
+        let path = opened.file.path().to_owned();
+        let plan = EditPlan::of(opened.file, edits, &options)?;
         let findings = plan.new_findings();
-        for finding in &findings {
-            ui.warning(&format!("after the edit: {finding}; expected {}", finding.expected));
-        }
+        warn(ui, &findings);
+        let invalid = self.invalid(&path, &findings);
         if self.dry_run {
-            return self.show(ui, &plan, &findings);
+            let shown = self.show(ui, &plan, &findings)?;
+            return Ok(invalid.map_or(shown, |invalid| {
+                ui.error(&invalid);
+                shown.max(invalid.verdict())
+            }));
+        }
+        if let Some(invalid) = invalid {
+            return Err(invalid);
         }
         let said = Said::of(&plan);
         let (changes, room) = (plan.changes().to_vec(), plan.room());
         let watch = Watch::new(self.quiet);
-        let way = match &self.output {
-            Some(output) => plan.write_to(output, self.force, &watch),
-            None => plan.run(&watch),
+        let way = match (&self.output, opened.lock) {
+            (Some(output), _) => plan.write_to(output, self.force, &watch),
+            (None, Some(lock)) => plan.run_locked(lock, &watch),
+            (None, None) => plan.run(&watch),
         };
         watch.clear();
         let way = way?;
-        let path = self.output.as_deref().unwrap_or(path);
+        let path = self.output.as_deref().unwrap_or(&path);
         if !self.quiet {
             for change in &changes {
                 ui.note(&format!("  {}", line(change)));
@@ -116,6 +156,19 @@ impl How {
             false => ui.print_path(path)?,
         }
         Ok(Verdict::Good)
+    }
+
+    /// The error for an edit that adds errors.
+    fn invalid(&self, path: &Path, findings: &[Finding]) -> Option<Failure> {
+        let errors = match findings.iter().filter(|finding| finding.severity == Severity::Error).count() {
+            0 => return None,
+            1 => "an error".to_owned(),
+            n => format!("{} errors", grouped(n as u64)),
+        };
+        let problem = format!(
+            "the edit would add {errors}, and llama.cpp would reject the file; correct the edit, or use --allow-invalid"
+        );
+        (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", path.display())))
     }
 
     fn show(&self, ui: &mut Ui, plan: &EditPlan, findings: &[Finding]) -> Outcome {
@@ -146,6 +199,73 @@ impl How {
             writeln!(ui.out, "{}", crate::ui::safe(&line))?;
         }
         Ok(Verdict::Good)
+    }
+}
+
+/// Prints findings about the edited file as warnings, the first few of each rule.
+fn warn(ui: &mut Ui, findings: &[Finding]) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in findings {
+        let n = counts.entry(finding.code).or_default();
+        *n += 1;
+        if *n <= MAX_OF_RULE {
+            ui.warning(&format!("after the edit: {finding}; expected {}", finding.expected));
+        }
+    }
+    for (code, n) in counts.into_iter().filter(|(_, n)| *n > MAX_OF_RULE) {
+        let more = match n - MAX_OF_RULE {
+            1 => "1 more finding".to_owned(),
+            more => format!("{} more findings", grouped(more as u64)),
+        };
+        ui.warning(&format!("after the edit: {more} of the rule {code}; --json lists all"));
+    }
+}
+
+/// A file that is open for an edit.
+pub struct Opened {
+    file: ModelFile,
+    /// Excludes other edits; `None` if the file itself is not written.
+    lock: Option<EditLock>,
+}
+
+impl Opened {
+    /// The head.
+    pub fn gguf(&self) -> &Gguf<'static> {
+        self.file.gguf()
+    }
+}
+
+fn open(path: &Path) -> Result<ModelFile, Failure> {
+    let file = ModelFile::open(path)?;
+    gguf_pipeline::check_memory(path, std::iter::once(file.gguf()))?;
+    Ok(file)
+}
+
+/// Time to wait for another process that is editing the file.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time between two attempts to lock a file.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Excludes edits of a file by other processes. Waits for one in progress, with a note.
+///
+/// # Errors
+/// If the other process is still editing the file after a while, or has left an edit that cannot be completed, or if the system does not
+/// permit a lock.
+pub fn lock(ui: &mut Ui, path: &Path, quiet: bool) -> Result<EditLock, gguf_io::Error> {
+    let end = Instant::now() + PATIENCE;
+    let mut is_noted = quiet;
+    loop {
+        match EditLock::new(path) {
+            Err(gguf_io::Error::Busy(_)) if Instant::now() < end => {
+                if !is_noted {
+                    ui.note(&format!("gguf: {}: waiting for another process that is editing the file", path.display()));
+                    is_noted = true;
+                }
+                std::thread::sleep(PAUSE);
+            }
+            lock => return lock,
+        }
     }
 }
 

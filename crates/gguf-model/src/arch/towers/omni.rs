@@ -21,8 +21,10 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
         layers: &["blocks.{}.", "layers.{}."],
         skip: &[("audio_bos_eos_token*", "")],
         refuse: &[(
-            "not all([(i + 1) % (thinker_config.vision_config.fullatt_block_indexes[0] + 1) == 0 \
-             for i in (thinker_config.vision_config.fullatt_block_indexes or [])])",
+            "thinker_config.vision_config.fullatt_block_indexes and not all([
+                thinker_config.vision_config.fullatt_block_indexes[i + 1] - thinker_config.vision_config.fullatt_block_indexes[i]
+                    == thinker_config.vision_config.fullatt_block_indexes[0] + 1
+                for i in range(len(thinker_config.vision_config.fullatt_block_indexes) - 1)])",
             OTHER_DISTANCES,
         )],
         keys: &[PARTS, SIZES, HEAD, VISION, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN25_TYPE, QWEN25VL_KEYS],

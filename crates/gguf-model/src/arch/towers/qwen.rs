@@ -32,7 +32,8 @@ pub(super) const QWEN25VL: Architecture = Architecture {
         roots: ROOTS,
         layers: LAYERS,
         refuse: &[(
-            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in (vision_config.fullatt_block_indexes or [])])",
+            "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
+                == vision_config.fullatt_block_indexes[0] + 1 for i in range(len(vision_config.fullatt_block_indexes) - 1)])",
             OTHER_DISTANCES,
         )],
         keys: &[SIZES, HEAD, VISION, QWEN25VL_TYPE, QWEN25VL_KEYS],
@@ -51,7 +52,8 @@ pub(super) const EXAONE45: Architecture = Architecture {
         roots: ROOTS,
         layers: LAYERS,
         refuse: &[(
-            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in (vision_config.fullatt_block_indexes or [])])",
+            "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
+                == vision_config.fullatt_block_indexes[0] + 1 for i in range(len(vision_config.fullatt_block_indexes) - 1)])",
             OTHER_DISTANCES,
         )],
         keys: &[SIZES, HEAD, VISION, EXAONE45_KEYS, PIXELS, EXAONE45_ATTENTION],

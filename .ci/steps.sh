@@ -1,0 +1,169 @@
+# shellcheck shell=bash
+# What `.ci/run` and `.ci/nightly` share, and the steps of the second tier. Sourced by both, in the root of the repository.
+#
+# To add a step to the second tier, write a function and add its name to a list. The function installs what it needs (`need`, `need_nightly`) and writes to
+# folders in $target only. `.ci/run` runs one of `shared_steps` for each commit, chosen by its hash, so each takes at most five minutes of processor time;
+# fuzzing takes longer if $LONG is set, as by `.ci/nightly`.
+
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+
+# One profile for everything but the program and the C library: that of development, with checks of overflow. Codecs and hashes are optimized in it.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
+
+shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
+  i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing)
+long_steps=(windows differences packages_of_formats)
+
+# step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
+step() {
+  local name=$1 TIMEFORMAT="== $1: %0R s, %0U s user, %0S s system"
+  shift
+  printf '\n== %s\n' "$name"
+  time "$@"
+}
+
+# need PACKAGE...: installs Debian packages.
+need() {
+  local package missing=() root=
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  [ "$(id -u)" = 0 ] || root=sudo
+  $root apt-get update -q
+  DEBIAN_FRONTEND=noninteractive $root apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+need_nightly() {
+  rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal --no-self-update
+}
+
+# The peers, built once from the shared data, unless GGUF_PEERS names them. Without the data the interop tests are listed as ignored, and fail with
+# CI=true.
+find_peers() {
+  local shared=${GGUF_SHARED:-../shared} exports
+  if [ -d "$shared" ]; then
+    GGUF_SHARED=$(cd "$shared" && pwd)
+    export GGUF_SHARED
+    [ -z "${GGUF_PEERS:-}" ] || return 0
+    exports=$("$GGUF_SHARED/tools/setup-peers.sh" "$target/peers" | tail -n 1)
+    eval "$exports"
+  elif [ -n "${CI:-}" ]; then
+    echo "no shared test data in $shared" >&2
+    return 1
+  else
+    unset GGUF_SHARED GGUF_PEERS
+    echo "interop tests are ignored: no shared test data in $shared"
+  fi
+}
+
+# The packages compile from their own files, with the minimum Rust version.
+minimum_rust() { .ci/package; }
+
+# The program as `cargo install` builds it: the only build with its profile.
+installed_program() {
+  cargo install --quiet --locked --path crates/gguf-cli --root "$target/installed" --target-dir "$target" --force
+  local bytes program=$target/installed/bin/gguf
+  bytes=$(wc -c <"$program")
+  echo "the program: $bytes bytes"
+  "$program" show crates/ggufkit/examples/tiny.gguf >/dev/null
+  "$program" convert --type Q8_0 examples/glossary -o "$target/installed/glossary.gguf" --force >/dev/null
+  "$program" check "$target/installed/glossary.gguf"
+  [ "$bytes" -lt 8200000 ] || { echo 'it has 8.2 MB or more'; return 1; }
+}
+
+# The archive of a release: its program runs, and a C program finds the library through pkg-config.
+archive() {
+  need pkg-config
+  local dir=$target/unpacked name
+  rm -rf "$target/installed/dist"
+  CARGO_TARGET_DIR=$target/installed cargo xtask dist
+  (cd "$target/installed/dist" && sha256sum --check SHA256SUMS)
+  rm -rf "$dir" && mkdir "$dir"
+  tar -xzf "$target/installed/dist"/*.tar.gz -C "$dir"
+  name=$(ls "$dir")
+  dir=$dir/$name
+  "$dir/bin/gguf" --version
+  # shellcheck disable=SC2046
+  cc crates/gguf-capi/examples/show.c $(PKG_CONFIG_PATH=$dir/lib/pkgconfig pkg-config --cflags --libs libgguf) -o "$dir/show"
+  LD_LIBRARY_PATH=$dir/lib "$dir/show" crates/ggufkit/examples/tiny.gguf >/dev/null
+}
+
+# The codecs without the features of the encoders.
+decoders_alone() { cargo test --quiet -p gguf-quants --no-default-features --lib --tests; }
+
+# The codecs under AddressSanitizer, because their vectors are loaded and stored through pointers.
+codecs_with_sanitizer() {
+  need_nightly
+  RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_OPT_LEVEL=1 \
+    cargo +nightly test --quiet --target x86_64-unknown-linux-gnu --target-dir "$target/asan" -p gguf-quants --features arrays --lib --tests
+}
+
+# The same calls on our C library, instrumented by AddressSanitizer, and on ggml. Allocations that are too large return null, as without sanitizers.
+c_library_with_sanitizer() {
+  need_nightly
+  ASAN_OPTIONS=allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_OPT_LEVEL=1 \
+    cargo +nightly test --quiet --target x86_64-unknown-linux-gnu --target-dir "$target/asan" -p gguf-capi --test it --test interop
+}
+
+# llama.cpp's own test of gguf.h, with our library, and hostile files on the ggml of these sources.
+c_library_in_llama_cpp() { .ci/capi ggml; }
+
+# The formats and codecs on other machines.
+i686() { .ci/cross i686-unknown-linux-gnu; }
+s390x() { .ci/cross s390x-unknown-linux-gnu; }
+aarch64() { .ci/cross aarch64-unknown-linux-gnu; }
+wasm32() { .ci/cross wasm32-wasip1; }
+
+# Programs without files: from memory into memory, from a folder in memory, and from an object store, asynchronously and without threads.
+programs_on_webassembly() {
+  command -v node >/dev/null || need nodejs
+  rustup target add --toolchain stable wasm32-wasip1
+  local run=(cargo +stable --config profile.dev.package.gguf-quants.opt-level=1 run --quiet --target wasm32-wasip1 --target-dir "$target/cross")
+  local -x CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS=-Ctarget-feature=+simd128
+  local -x CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings --experimental-wasi-unstable-preview1 $PWD/.ci/wasi.mjs"
+  "${run[@]}" -p example-object-store
+  "${run[@]}" -p ggufkit --example sink
+  "${run[@]}" -p ggufkit --example folder
+}
+
+macos() { .ci/targets aarch64-apple-darwin; }
+
+# The tests of the crates that work with files, on Windows as far as Wine has it: no exchange of names, no file systems with shared data, no
+# files that another program maps.
+windows() {
+  need wine wine64 gcc-mingw-w64-x86-64
+  rustup target add --toolchain stable x86_64-pc-windows-gnu
+  env -u CI -u GGUF_PEERS -u GGUF_SHARED CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$PWD/.ci/wine" \
+    cargo +stable test --no-fail-fast -p gguf-format -p gguf-io -p gguf-edit -p gguf-cli --lib --bins --tests --target x86_64-pc-windows-gnu
+}
+
+# Each fuzz target, for ten minutes or some seconds.
+fuzzing() {
+  need_nightly
+  .ci/fuzz "${LONG:+600}"
+}
+
+# Puts PyTorch, which is gigabytes, into the Python of the peers.
+need_torch() {
+  [ -n "${GGUF_SHARED:-}" ] || { echo "no shared test data"; return 1; }
+  "$GGUF_PEERS/venv/bin/python" -c 'import torch' 2>/dev/null || "$GGUF_SHARED/tools/setup-peers.sh" --convert "$GGUF_PEERS"
+}
+
+# Changed checkpoints converted by llama.cpp, each day other ones; and every change of a file, loaded by llama.cpp.
+differences() {
+  need_torch
+  GGUF_FUZZ_SEED=$(date +%Y%m%d) GGUF_FUZZ_COUNT=2000 cargo test --workspace --test interop -- variants_have_the_results_of_the_reference
+  cargo test --workspace --test interop -- --ignored every_change_has_the_verdict_of_llama_cpp
+}
+
+# Packed weights have the values that the packages have which define their formats; and the other tests that need PyTorch.
+packages_of_formats() {
+  need_torch
+  if [ ! -d "$target/packages-of-formats" ]; then
+    rm -rf "$target/packages-of-formats.new"
+    .ci/packages "$target/packages-of-formats.new"
+    mv "$target/packages-of-formats.new" "$target/packages-of-formats"
+  fi
+  GGUF_PACKAGES=$target/packages-of-formats cargo test --workspace --test interop
+}

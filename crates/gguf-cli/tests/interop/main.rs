@@ -1,0 +1,11 @@
+//! Comparisons with real programs and their files; see `gguf_test::harness`.
+
+mod check;
+mod convert;
+mod fuzz;
+mod image;
+mod imatrix;
+mod quantize;
+mod variants;
+
+gguf_test::main!(check, convert, fuzz, image, imatrix, quantize, variants);

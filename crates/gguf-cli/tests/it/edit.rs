@@ -1,0 +1,367 @@
+//! `gguf set`, `unset`, `rename` and `edit`: changes, output and exit codes.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use gguf_format::GgmlType;
+use gguf_test::files::{folder, glossary, head, names, small, text, write};
+use gguf_test::program::{gguf, program};
+
+#[test]
+fn set_changes_a_file_in_place() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::metadata(&file).unwrap().len();
+    let run = gguf(["set", text(&file), "general.name=Other", "llama.context_length=256"]).exits(0);
+    assert_eq!(run.out, format!("{}\n", text(&file)));
+    run.says(&[
+        "  general.name: Small -> Other\n",
+        "  llama.context_length: 128 -> 256\n",
+        "2 changes, in place, in reserved space; ",
+    ]);
+    assert_eq!(fs::metadata(&file).unwrap().len(), before);
+    gguf(["get", text(&file), "llama.context_length", "--type"]).exits(0).prints(&["u32\n"]);
+    let run = gguf(["set", "-q", text(&file), "general.name=Small", "llama.context_length=128"]).exits(0).silently();
+    assert_eq!(run.out, format!("{}\n", text(&file)));
+    assert_eq!(fs::read(&file).unwrap(), fs::read(small(dir.path(), "again.gguf")).unwrap());
+    gguf(["set", text(&file), "general.name=Small"]).exits(0).says(&["nothing to change\n"]);
+    assert_eq!(names(dir.path()), ["again.gguf", "m.gguf"]);
+}
+
+#[test]
+fn set_says_what_it_would_do() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::read(&file).unwrap();
+    let run = gguf(["set", "-n", text(&file), "general.name=Other", "own.list:[f32]=[1, 2.5]"]).exits(0).silently();
+    run.prints(&[
+        "NAME          BEFORE  AFTER\n",
+        "general.name  Small   Other\n",
+        "own.list      -       [1.0, 2.5]\n\nwould be edited ",
+    ]);
+    let json = gguf(["set", "-n", "--json", text(&file), "general.name=Other"]).exits(0).silently().json();
+    assert_eq!((&json["dry_run"], &json["way"], &json["in_place"]), (&true.into(), &"room".into(), &true.into()));
+    assert_eq!(json["changes"][0]["after"], "Other");
+    assert_eq!(json["file_bytes"], before.len());
+    let run = gguf(["set", "-n", "--rewrite", "--reserve", "1KiB", text(&file)]).exits(0);
+    run.prints(&["would be edited as a new file of ", "because a rewrite was requested", "1,024 bytes of space"]);
+    assert!(fs::read(&file).unwrap() == before);
+}
+
+#[test]
+fn set_types_values() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::read(&file).unwrap();
+    for (value, code, said) in [
+        ("llama.context_length=many", 2, "m.gguf: llama.context_length: expected a value of type u32, found many\n"),
+        ("llama.contxt_length=1", 2, "did you mean llama.context_length?\n"),
+        ("own.new=1", 2, "specify a type, as in KEY:u32=VALUE\n"),
+        ("general.name", 2, "\"general.name\" is not KEY=VALUE or KEY:TYPE=VALUE"),
+        ("a:u31=1", 2, "unknown type \"u31\""),
+        ("general.alignment=64", 2, "changing general.alignment would move every tensor"),
+        ("ggufkit.pad=x", 2, "--reserve enlarges it"),
+    ] {
+        gguf(["set", text(&file), value]).exits(code).says(&[said]);
+    }
+    gguf(["set", text(&file)]).exits(2).says(&["nothing to set: pass KEY=VALUE"]);
+    gguf(["set", text(dir.path()), "a=b"]).exits(2).says(&["expected a GGUF file, found a folder"]);
+    assert!(fs::read(&file).unwrap() == before);
+    let json = dir.path().join("types.json");
+    fs::write(&json, r#"{"llama.block_count": {"type": "string", "value": "many"}}"#).unwrap();
+    for (args, said) in [
+        (
+            &["llama.context_length:string=many"][..],
+            "m.gguf: llama.context_length: expected a value of type u32, found str",
+        ),
+        (&["general.tags:string=chat"], "m.gguf: general.tags: expected a value of type array of string, found str"),
+        (&["--from", text(&json)], "m.gguf: llama.block_count: expected a value of type u32, found str"),
+        (&["llama.context_length:u64=128"], "m.gguf: llama.context_length: expected a value of type u32, found u64"),
+        (&["llama.rope.freq_base:f64=1e4"], "m.gguf: llama.rope.freq_base: expected a value of type f32, found f64"),
+    ] {
+        let args = [&["set", "-n", text(&file)], args].concat();
+        gguf(args.clone()).exits(2).says(&[said, "; use --allow-type-change to set it anyway\n"]);
+        gguf([args, vec!["--allow-type-change", "--allow-invalid"]].concat()).exits(0);
+    }
+    assert!(fs::read(&file).unwrap() == before);
+    let run = gguf(["set", "-n", text(&file), "llama.context_length:string=many", "--allow-type-change"]).exits(1);
+    run.says(&[
+        "gguf: warning: llama.context_length: llama.cpp expects u32; set as string\n",
+        "gguf: warning: after the edit: error key.type: key llama.context_length: ",
+    ]);
+}
+
+#[test]
+fn edits_that_add_errors_are_refused() {
+    let dir = folder();
+    let file = dir.path().join("m.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&file)]).exits(0);
+    let before = fs::read(&file).unwrap();
+    let refused =
+        "the edit would add 4 errors, and llama.cpp would reject the file; correct the edit, or use --allow-invalid";
+    let run = gguf(["set", text(&file), "llama.block_count=7"]).exits(1);
+    run.says(&["after the edit: error tensor.block.missing: tensor blk.3: block 3 of 7 has no tensors", refused]);
+    assert!(fs::read(&file).unwrap() == before);
+    gguf(["set", "-n", text(&file), "llama.block_count=7"]).exits(1).says(&[refused]).prints(&["llama.block_count"]);
+    gguf(["unset", text(&file), "llama.block_count"]).exits(1).says(&["the edit would add an error"]);
+    gguf(["set", "-n", text(&file), "llama.block_count=7", "--allow-invalid"]).exits(0);
+    gguf(["set", "-q", text(&file), "llama.block_count=7", "--allow-invalid"]).exits(0);
+    // Errors that the file has already are no reason to refuse an edit.
+    gguf(["set", "-q", text(&file), "general.name=Other"]).exits(0);
+    gguf(["set", "-q", text(&file), "llama.block_count=3"]).exits(0);
+    gguf(["check", "-q", text(&file)]).exits(0);
+}
+
+#[test]
+fn findings_of_a_rule_are_grouped() {
+    let dir = folder();
+    let file = dir.path().join("m.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&file)]).exits(0);
+    let run = gguf(["set", "-n", text(&file), "llama.embedding_length=96", "--allow-invalid"]).exits(0);
+    let n = run.err.matches("error tensor.shape: ").count();
+    assert_eq!(n, 3, "{}", run.err);
+    run.says(&["more findings of the rule tensor.shape; --json lists all"]);
+    let all =
+        gguf(["set", "-n", "--json", text(&file), "llama.embedding_length=96", "--allow-invalid"]).exits(0).json();
+    assert!(all["findings"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn set_reads_json_and_templates() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let json = dir.path().join("m.json");
+    fs::write(&json, r#"{"general.name": "J", "llama.big": null, "own.f": {"type": "f64", "value": 0.1}}"#).unwrap();
+    let template = dir.path().join("t.jinja");
+    fs::write(&template, "{% for m in messages %}\n{{ m }}\n{% endfor %}").unwrap();
+    gguf(["set", "-q", text(&file), "--from", text(&json), "--chat-template-file", text(&template)]).exits(0);
+    gguf(["get", text(&file), "general.name"]).exits(0).prints(&["J\n"]);
+    gguf(["get", text(&file), "own.f", "--type"]).exits(0).prints(&["f64\n"]);
+    gguf(["get", text(&file), "llama.big"]).exits(1);
+    let run = gguf(["get", text(&file), "tokenizer.chat_template"]).exits(0);
+    assert_eq!(run.out.trim_end(), fs::read_to_string(&template).unwrap());
+    // The metadata printed by `show` can be applied to another file.
+    let shown = gguf(["show", "--json", "--full", text(&file)]).exits(0).json();
+    let other = dir.path().join("other.gguf");
+    write(&other, &head(&[("a", &[32], GgmlType::F32)]), &[]);
+    let mut command = program();
+    command.args(["set", "-q", text(&other), "--from", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(shown["files"][0]["metadata"].to_string().as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let kv = |file| gguf(["get", file, "*"]).exits(0).out;
+    let lines = |file| kv(file).lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let own = |lines: std::collections::BTreeSet<String>| -> Vec<String> {
+        lines.into_iter().filter(|line| !line.starts_with("ggufkit.") && !line.starts_with("llama.big")).collect()
+    };
+    assert_eq!(own(lines(text(&other))), own(lines(text(&file))));
+
+    fs::write(&json, "{").unwrap();
+    gguf(["set", text(&file), "--from", text(&json)]).exits(2).says(&["m.json: not JSON: "]);
+    fs::write(&json, "[1]").unwrap();
+    gguf(["set", text(&file), "--from", text(&json)]).exits(2).says(&["expected an object of keys and values"]);
+    gguf(["set", text(&file), "--from", "-", "--chat-template-file", "-"]).exits(2).says(&["can be read only once"]);
+}
+
+#[test]
+fn set_repairs_tokens() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    gguf(["set", "-q", text(&file), "--special-token", "eos=token 7", "--special-token-id", "bos=3"]).exits(0);
+    gguf(["get", text(&file), "tokenizer.ggml.eos_token_id"]).exits(0).prints(&["7\n"]);
+    gguf(["get", text(&file), "tokenizer.ggml.bos_token_id"]).exits(0).prints(&["3\n"]);
+    gguf(["set", "-q", text(&file), "--token-type", "token 7=control", "--token-type-id", "9=byte"]).exits(0);
+    for (id, ty) in [("7", "3\n"), ("8", "1\n"), ("9", "6\n")] {
+        assert_eq!(gguf(["get", text(&file), "tokenizer.ggml.token_type", "--index", id]).exits(0).out, ty);
+    }
+    for (option, value, code, said) in [
+        ("--special-token", "eos=nope", 1, "m.gguf: no token has the text \"nope\"\n"),
+        ("--special-token", "end=token 7", 2, "unknown role end; expected one of bos, eos, "),
+        ("--special-token-id", "eos=1000", 2, "token id 1000 is out of range; the vocabulary has 1000 tokens\n"),
+        ("--special-token-id", "eos=x", 2, "invalid token id \"x\"\n"),
+        ("--token-type", "token 7=odd", 2, "unknown token type \"odd\"; expected normal, "),
+    ] {
+        gguf(["set", text(&file), option, value]).exits(code).says(&[said]);
+    }
+}
+
+#[test]
+fn a_copy_is_written_and_not_over_another_file() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::read(&file).unwrap();
+    let out = dir.path().join("out.gguf");
+    let set =
+        |more: &[&str]| gguf([&["set", text(&file), "general.name=Copied", "--output", text(&out)], more].concat());
+    assert_eq!(set(&[]).exits(0).says(&["1 change, in a copy"]).out, format!("{}\n", text(&out)));
+    set(&[]).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
+    set(&["--force", "-q"]).exits(0).silently();
+    gguf(["get", text(&out), "general.name"]).exits(0).prints(&["Copied\n"]);
+    gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"])
+        .exits(2)
+        .says(&["is the damaged file itself; pass another file"]);
+    gguf(["set", text(&file), "a:u8=1", "--output", "-"]).exits(2).says(&["cannot be written to standard output"]);
+    gguf(["set", text(&file), "a:u8=1", "--force"]).exits(2);
+    assert!(fs::read(&file).unwrap() == before);
+    assert_eq!(names(dir.path()), ["m.gguf", "out.gguf"]);
+}
+
+#[test]
+fn unset_removes_keys() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::read(&file).unwrap();
+    gguf(["unset", text(&file), "general.name", "no.such"]).exits(1).says(&["m.gguf: there is no key no.such"]);
+    gguf(["unset", text(&file), "no.*"]).exits(1).says(&["no key matches no.*"]);
+    gguf(["unset", text(&file)]).exits(2);
+    assert!(fs::read(&file).unwrap() == before);
+    let run = gguf(["unset", text(&file), "tokenizer.*", "general.name", "--allow-invalid"]).exits(0);
+    run.says(&[
+        "  tokenizer.ggml.model: llama (removed)\n",
+        "3 changes, in place",
+        " bytes of space left for later edits\n",
+    ]);
+    assert_eq!(fs::metadata(&file).unwrap().len(), before.len() as u64);
+    assert_eq!(gguf(["get", text(&file), "general.*"]).exits(0).out, "general.architecture\tllama\n");
+    gguf(["check", "--structure", text(&file)]).exits(0);
+}
+
+#[test]
+fn rename_gives_keys_and_tensors_other_names() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    gguf(["rename", text(&file), "general.name=general.basename", "output_norm.weight=norm.weight", "--allow-invalid"])
+        .exits(0)
+        .says(&["  general.name is now general.basename\n", "  tensor output_norm.weight is now norm.weight\n"]);
+    gguf(["show", "--tensors", text(&file)]).exits(0).prints(&["norm.weight"]);
+    gguf(["rename", text(&file), "nothing=x"]).exits(1).says(&["there is neither a key nor a tensor nothing\n"]);
+    gguf(["rename", text(&file), "norm.weight=token_embd.weight"])
+        .exits(2)
+        .says(&["the name token_embd.weight is taken"]);
+    // A name shared by a key and a tensor.
+    gguf(["set", "-q", text(&file), "norm.weight:u8=1"]).exits(0);
+    gguf(["rename", text(&file), "norm.weight=x"])
+        .exits(2)
+        .says(&["norm.weight is both a key and a tensor; choose with --keys or --tensors\n"]);
+    gguf(["rename", "--tensors", text(&file), "norm.weight=x", "--allow-invalid"])
+        .exits(0)
+        .says(&["tensor norm.weight is now x"]);
+    gguf(["rename", "--keys", text(&file), "x=y"]).exits(1).says(&["there is no key x"]);
+    // Swapped names.
+    gguf(["rename", "-q", "--allow-invalid", text(&file), "x=t", "token_embd.weight=x", "t=token_embd.weight"])
+        .exits(0);
+}
+
+#[cfg(unix)]
+#[test]
+fn edit_runs_an_editor() {
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let before = fs::read(&file).unwrap();
+    let edit = |editor: &str, more: &[&str]| {
+        let mut command = program();
+        command.args([&["edit", text(&file)], more].concat()).env("EDITOR", editor).env_remove("VISUAL");
+        command.env("TMPDIR", dir.path());
+        let output = command.output().unwrap();
+        let utf8 = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), utf8(&output.stdout), utf8(&output.stderr))
+    };
+    let (code, _, err) = edit("true", &[]);
+    assert_eq!((code, err.as_str()), (0, "nothing to change\n"));
+    let (code, out, err) = edit("cat", &["--dry-run"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    for line in [
+        "\ngeneral.name: string = \"Small\"\n",
+        "\nllama.big: u64 = 18446744073709551615\n",
+        "\nllama.rope.freq_base: f32 = 1e-5\n",
+        "\ntokenizer.ggml.tokens: [string] = … 1000 elements\n",
+        "nothing would change\n",
+    ] {
+        assert!(out.contains(line), "{line} in {out}");
+    }
+    let (code, _, err) = edit("sed -i -e 's/\"Small\"/\"Edited\"/' -e '/llama.big/d'", &[]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("  llama.big: 18446744073709551615 (removed)\n  general.name: Small -> Edited\n"), "{err}");
+    gguf(["get", text(&file), "general.name"]).exits(0).prints(&["Edited\n"]);
+    fs::write(&file, &before).unwrap();
+
+    let (code, _, err) = edit("false", &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the editor false failed (exit status: 1); nothing was changed"), "{err}");
+    let (code, _, err) = edit("sed -i 's/: u64 = .*/: u64 = x/'", &[]);
+    assert_eq!(code, 2);
+    let kept = err.trim_end().rsplit(' ').next().unwrap();
+    assert!(err.contains("llama.big: expected a value of type u64, found x; the text is kept in "), "{err}");
+    assert!(fs::read_to_string(kept).unwrap().contains("llama.big: u64 = x\n"));
+    assert!(fs::read(&file).unwrap() == before);
+    fs::remove_file(kept).unwrap();
+    assert_eq!(names(dir.path()), ["m.gguf"]);
+}
+
+/// A journal beside a file, as left by a killed edit.
+#[test]
+fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
+    use gguf_io::in_place::{EditStep, journal_path, replace_start};
+    let dir = folder();
+    let file = small(dir.path(), "m.gguf");
+    let old = fs::read(&file).unwrap();
+    let at = old.windows(5).position(|w| w == b"Small").unwrap();
+    let mut new = old.clone();
+    new[at..at + 5].copy_from_slice(b"After");
+    let interrupt = || {
+        fs::write(&file, &old).unwrap();
+        let journal = std::cell::RefCell::new(Vec::new());
+        let keep = |step| {
+            if step == EditStep::Durable {
+                *journal.borrow_mut() = fs::read(journal_path(&file)).unwrap();
+            }
+        };
+        replace_start(&file, &old[..1000], &new[..1000], &keep).unwrap();
+        fs::write(&file, &old).unwrap();
+        fs::write(journal_path(&file), journal.into_inner()).unwrap();
+    };
+    for args in [&["show"][..], &["get", "general.name"], &["check"], &["set", "-n", "general.name=x"]] {
+        interrupt();
+        let mut args = args.to_vec();
+        args.insert(1, text(&file));
+        let run = gguf(&args);
+        assert!(run.code < 2, "{}", run.err);
+        assert!(fs::read(&file).unwrap() == new, "{args:?}");
+        assert_eq!(names(dir.path()), ["m.gguf"]);
+    }
+    interrupt();
+    gguf(["set", text(&file), "general.name=Small"]).exits(0).says(&["m.gguf: completed an interrupted edit\n"]);
+    // If the file has been replaced since, nothing is touched.
+    interrupt();
+    let other = dir.path().join("other.gguf");
+    write(&other, &head(&[]), &[]);
+    fs::copy(&other, &file).unwrap();
+    gguf(["show", text(&file)]).exits(2).says(&["m.gguf.edit belongs to other contents", "remove the journal"]);
+    assert!(fs::read(&file).unwrap() == fs::read(&other).unwrap());
+}
+
+#[test]
+fn writers_leave_room() {
+    let dir = folder();
+    let (plain, roomy, quantized) = (dir.path().join("p.gguf"), dir.path().join("r.gguf"), dir.path().join("q.gguf"));
+    let glossary = glossary();
+    gguf(["convert", text(&glossary), "-q", "-o", text(&plain)]).exits(0);
+    gguf(["convert", text(&glossary), "-q", "-o", text(&roomy), "--reserve", "8KiB"]).exits(0);
+    let grown = fs::metadata(&roomy).unwrap().len() - fs::metadata(&plain).unwrap().len();
+    assert!((8192..8192 + 64).contains(&grown), "{grown}");
+    gguf(["quantize", text(&plain), text(&quantized), "Q8_0", "-q", "--reserve", "8KiB"]).exits(0);
+    for file in [&roomy, &quantized] {
+        let description = format!("general.description={}", "d".repeat(8000));
+        gguf(["set", text(file), "--in-place", &description]).exits(0).says(&["in place, in reserved space"]);
+        gguf(["check", "-q", text(file)]).exits(0);
+        // The padding key cannot be edited.
+        gguf(["set", "-n", text(file), "ggufkit.pad=x"]).exits(2).says(&["only reserves space"]);
+    }
+    // A requested file size includes the reserved space.
+    let sized = dir.path().join("s.gguf");
+    gguf(["quantize", text(&plain), text(&sized), "--target-size", "2MB", "-q", "--reserve", "64KiB"]).exits(0);
+    let bytes = fs::metadata(&sized).unwrap().len();
+    assert!(bytes <= 2_000_000 && bytes > 1_900_000, "{bytes}");
+    gguf(["set", text(&roomy), "--reserve", "1GiB"]).exits(2).says(&["at most 67.1 MB can be reserved"]);
+}

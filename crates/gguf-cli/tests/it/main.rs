@@ -1,0 +1,27 @@
+//! The plain tests of this crate: one program, because linking takes longer than compiling most of them.
+
+mod allocation;
+mod budget;
+mod commands;
+mod compare;
+mod direction;
+mod docs;
+mod edit;
+mod imatrix;
+mod json;
+mod killed;
+mod kinds;
+mod limits;
+mod messages;
+mod migrate;
+mod ollama;
+mod permissions;
+mod pipes;
+mod preflight;
+mod publish;
+mod quantize;
+mod recipe;
+mod repair;
+mod rewrite;
+mod shards;
+mod terminal;

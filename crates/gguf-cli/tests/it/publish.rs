@@ -1,0 +1,408 @@
+//! Commands for publishing: several file types from one read, names of outputs, shards, lists of file types.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_test::files::{folder, glossary, names, small, text};
+use gguf_test::program::{Run, gguf};
+
+const TYPES: [&str; 8] = ["Q4_K_M", "Q5_K_M", "Q6_K", "IQ3_XXS", "Q2_K", "IQ2_XXS", "Q8_0", "IQ4_XS"];
+
+fn matrix() -> PathBuf {
+    glossary().join("../imatrix.gguf")
+}
+
+fn model(dir: &Path) -> PathBuf {
+    let out = dir.join("in.gguf");
+    gguf(["convert", text(&glossary()), "-o", text(&out), "-q"]).exits(0);
+    out
+}
+
+fn quantize(args: &[&str]) -> Run {
+    gguf([&["quantize"], args].concat())
+}
+
+/// Whether two directories have the same file names and contents.
+fn assert_same(a: &Path, b: &Path) {
+    assert_eq!(names(a), names(b));
+    for name in names(a) {
+        assert!(fs::read(a.join(&name)).unwrap() == fs::read(b.join(&name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn several_types_are_those_of_runs_of_their_own() {
+    let dir = folder();
+    let model = model(dir.path());
+    let [own, one, converted] = ["own", "one", "converted"].map(|name| dir.path().join(name));
+    for folder in [&own, &one, &converted] {
+        fs::create_dir(folder).unwrap();
+    }
+    let matrix = matrix();
+    for ty in TYPES {
+        quantize(&[text(&model), text(&own), ty, "--imatrix", text(&matrix), "-q"]).exits(0);
+    }
+    let out = one.join("{name}-{size}-{FTYPE}.gguf");
+    // Separately, or as a list.
+    let args = [&[text(&model), text(&out), "Q4_K_M,Q5_K_M"], &TYPES[2..], &["--imatrix", text(&matrix)]].concat();
+    let run =
+        quantize(&args).exits(0).says(&["Q2_K: 1.35 MB (3.61 bits per weight)", "8 files: 29 tensors, 5.82 MB to"]);
+    assert_eq!(run.out.lines().count(), 8);
+    assert_same(&own, &one);
+
+    let types = TYPES.join(",");
+    let checkpoint = glossary();
+    let args = ["convert", text(&checkpoint), "-o", text(&converted), "--type", &types, "--imatrix", text(&matrix)];
+    gguf(args).exits(0).says(&["8 files: 29 tensors"]);
+    assert_same(&own, &converted);
+    // Including a type written directly by the converter.
+    let both = [dir.path().join("{ftype}"), dir.path().join("alone")];
+    gguf(["convert", text(&glossary()), "-o", text(&both[0]), "--type", "bf16,q8_0,q4_0", "-q"]).exits(0);
+    gguf(["convert", text(&glossary()), "-o", text(&both[1]), "--type", "q8_0", "-q"]).exits(0);
+    assert!(fs::read(&model).unwrap() == fs::read(dir.path().join("bf16")).unwrap());
+    assert!(fs::read(&both[1]).unwrap() == fs::read(dir.path().join("q8_0")).unwrap());
+}
+
+#[test]
+fn several_types_need_names_of_their_own() {
+    let dir = folder();
+    let model = model(dir.path());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (args, said) in [
+        (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names; use {ftype}"),
+        (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names"),
+        (vec![at("none/"), "Q4_0".into()], "none/: no such folder; create it"),
+        (vec![at("none/"), "Q4_0".into(), "Q8_0".into()], "none/: no such folder; create it"),
+        (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),
+        (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
+        (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
+    ] {
+        let mut all = vec![text(&model)];
+        all.extend(args.iter().map(String::as_str));
+        let run = quantize(&all);
+        assert!(run.err.contains(said), "{args:?}: {}", run.err);
+        assert_eq!(names(dir.path()), ["in.gguf"], "{args:?}");
+    }
+    gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
+        .exits(2)
+        .says(&["use {ftype} in the name"]);
+}
+
+/// The plans of several types are those of each type, and the list below them has the sizes of the files.
+#[test]
+fn several_types_are_planned() {
+    let dir = folder();
+    let model = model(dir.path());
+    let checkpoint = glossary();
+    let [quantized, converted] = ["q-{ftype}", "c-{ftype}"].map(|name| dir.path().join(name));
+    let (model, checkpoint) = (text(&model), text(&checkpoint));
+    let cases = [
+        (vec!["quantize", model, text(&quantized), "Q4_K_M", "Q5_K_M"], vec!["quantize", model]),
+        (
+            vec!["convert", checkpoint, "-o", text(&converted), "--type", "Q4_K_M,Q5_K_M"],
+            vec!["convert", checkpoint, "--type"],
+        ),
+    ];
+    for (several, one) in cases {
+        let [several_json, dry] =
+            [["--dry-run", "--json"], ["--dry-run", "-q"]].map(|more| [&several[..], &more].concat());
+        let plans = gguf(several_json).exits(0).json();
+        let plans = plans["plans"].as_array().unwrap();
+        let shown = gguf(dry).exits(0).out;
+        assert_eq!(names(dir.path()), ["in.gguf"], "{several:?}");
+        let files = gguf([&several[..], &["-q"]].concat()).exits(0).out;
+        let list = shown.lines().skip_while(|line| !line.starts_with("FILE TYPE")).skip(1);
+        // `convert` also prints the free space of the disk.
+        let list: Vec<&str> = list.filter(|line| !line.contains(" bytes needed, ")).collect();
+        assert_eq!((plans.len(), files.lines().count(), list.len()), (2, 2, 2), "{shown}");
+        for (i, (ty, path)) in ["Q4_K_M", "Q5_K_M"].into_iter().zip(files.lines()).enumerate() {
+            let mut alone = gguf([&one[..], &[ty, "--dry-run", "--json"]].concat()).exits(0).json();
+            alone.as_object_mut().unwrap().remove("schema");
+            assert_eq!(plans[i], alone, "{several:?} {ty}");
+            let bytes = fs::metadata(path).unwrap().len();
+            assert_eq!(plans[i]["file_bytes"], bytes);
+            let words: Vec<&str> = list[i].split_whitespace().collect();
+            assert_eq!((words[0], words[2], words[3]), (ty, bytes.to_string().as_str(), path), "{shown}");
+            assert!(shown.contains(&format!("{ty}: 29 tensors")), "{shown}");
+            fs::remove_file(path).unwrap();
+        }
+        // Without names.
+        let shown = gguf(
+            [
+                &one[..1],
+                &one[1..2],
+                if one[0] == "convert" { &["--type", "Q5_0,Q4_0"] } else { &["Q5_0", "Q4_0"] },
+                &["-n"],
+            ]
+            .concat(),
+        );
+        shown.exits(0).prints(&["Q5_0: 29 tensors", "Q4_0: 29 tensors", "FILE TYPE"]);
+    }
+}
+
+/// The hash of each written file is that of `sha256sum`, in its format. Windows has no files with these names.
+#[cfg(unix)]
+#[test]
+fn written_files_are_hashed() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = text(&model).to_owned();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let odd = out.join("a\\b\nc.gguf");
+    let file = out.join("m.gguf");
+    let checkpoint = glossary();
+    let template = out.join("{ftype}");
+    let [shards, array, recipe] = ["out/s", "out/a.npy", "recipe"].map(|name| dir.path().join(name));
+    let lines: &[&[&str]] = &[
+        &["quantize", &model, text(&file), "Q4_0"],
+        &["quantize", &model, text(&template), "Q4_0", "Q8_0"],
+        &["quantize", &model, text(&template), "Q4_0", "Q8_0", "--report"],
+        &["quantize", &model, text(&file), "Q4_0", "--split-max-tensors", "9"],
+        &["convert", text(&checkpoint), "-o", text(&file)],
+        &["convert", text(&checkpoint), "-o", text(&file), "--type", "Q4_0"],
+        &["convert", text(&checkpoint), "-o", text(&template), "--type", "Q4_0,F32"],
+        &["split", &model, text(&shards), "--max-tensors", "9"],
+        &["swap", &model, text(&odd)],
+        &["upgrade", &model, text(&file)],
+        &["reorder", &model, text(&file), "--by", "name"],
+        &["rm-tensor", &model, text(&file), "output_norm.weight"],
+        &["extract", &model, "output_norm.weight", "-o", text(&array)],
+        &["recipe", "apply", text(&recipe), &model, text(&file)],
+    ];
+    fs::write(dir.path().join("recipe"), "Q4_0\n").unwrap();
+    for line in lines {
+        let hashed = gguf([line, &["--hash", "-q"][..]].concat()).exits(0);
+        let is_hash = |line: &&str| line.trim_start_matches('\\').split("  ").next().unwrap().len() == 64;
+        let sums: Vec<&str> = hashed.out.lines().filter(is_hash).collect();
+        assert_eq!(sums.len(), names(&out).len(), "{line:?}: {}", hashed.out);
+        fs::write(dir.path().join("sums"), sums.join("\n") + "\n").unwrap();
+        let check = std::process::Command::new("sha256sum").arg("--check").arg(dir.path().join("sums")).output();
+        if let Ok(check) = check {
+            assert!(check.status.success(), "{line:?}: {check:?}");
+        }
+        let json = gguf([line, &["--hash", "-q", "--json", "--force"][..]].concat()).exits(0).json();
+        let reports = json["reports"].as_array().cloned().unwrap_or_else(|| vec![json]);
+        let files: Vec<&serde_json::Value> = reports.iter().flat_map(|r| r["files"].as_array().unwrap()).collect();
+        assert_eq!(files.len(), sums.len());
+        for file in files {
+            assert!(hashed.out.contains(file["sha256"].as_str().unwrap()), "{line:?}");
+        }
+        for name in names(&out) {
+            fs::remove_file(out.join(name)).unwrap();
+        }
+    }
+    // Without an output there is nothing to hash.
+    for line in [&["quantize", &model, "Q4_0", "-n"][..], &["quantize", &model, "--list"], &["convert", "--list"]] {
+        gguf([line, &["--hash"]].concat()).exits(2).says(&["--hash"]);
+    }
+}
+
+#[test]
+fn placeholders_work_in_every_output() {
+    let dir = folder();
+    let model = model(dir.path());
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let template = out.join("{name}_{size}_{ftype}");
+    for (command, rest) in [
+        ("swap", &[][..]),
+        ("upgrade", &[]),
+        ("reorder", &["--by", "name"]),
+        ("rm-tensor", &["output_norm.weight"]),
+        ("quantize", &["COPY"]),
+    ] {
+        gguf([&[command, text(&model), text(&template), "-q"], rest].concat()).exits(0);
+        assert_eq!(names(&out), ["Glossary_2.9M_bf16"], "{command}");
+        fs::remove_file(out.join("Glossary_2.9M_bf16")).unwrap();
+        gguf([&[command, text(&model), text(&out), "-q"], rest].concat()).exits(0);
+        assert_eq!(names(&out), ["Glossary-2.9M-BF16.gguf"], "{command}");
+        fs::remove_file(out.join("Glossary-2.9M-BF16.gguf")).unwrap();
+    }
+    // Missing metadata leave empty cells.
+    let bare = small(dir.path(), "bare.gguf");
+    let run = gguf(["swap", text(&bare), text(&template)]).exits(2);
+    run.says(&["cannot replace {ftype}: the model has no general.file_type"]);
+    assert_eq!(names(&out), [""; 0]);
+}
+
+/// The shards of a command are those of `gguf split` for its single file, except those of a conversion without quantization, which are
+/// those of llama.cpp's converter.
+#[test]
+fn every_command_that_writes_a_model_writes_shards() {
+    let dir = folder();
+    let model = model(dir.path());
+    let checkpoint = glossary();
+    let [whole, shards] = ["whole", "shards"].map(|name| dir.path().join(name));
+    let legacy = dir.path().join("v2.gguf");
+    {
+        let bytes = fs::read(&model).unwrap();
+        let mut head = gguf_format::Head::from_gguf(&gguf_format::Gguf::parse(bytes.as_slice()).unwrap());
+        head.dialect = gguf_format::Dialect::new(gguf_format::Version::V2);
+        let gguf = gguf_format::Gguf::parse(bytes.as_slice()).unwrap();
+        let data: Vec<&[u8]> = gguf
+            .tensors()
+            .map(|t| {
+                let range = gguf.tensor_range(&t).unwrap();
+                &bytes[range.start as usize..range.end as usize]
+            })
+            .collect();
+        fs::write(&legacy, gguf_io::Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    }
+    let (model, legacy) = (text(&model), text(&legacy));
+    let commands: &[&[&str]] = &[
+        &["quantize", model, "OUT", "Q4_K_M"],
+        &["quantize", model, "OUT", "Q4_K_M", "--target-size", "1.6MB"],
+        &["convert", text(&checkpoint), "-o", "OUT", "--type", "Q5_K_M"],
+        &["migrate", legacy, "-o", "OUT"],
+        &["migrate", legacy, "-o", "OUT", "--type", "Q8_0"],
+        &["swap", model, "OUT"],
+        &["upgrade", legacy, "OUT"],
+        &["reorder", model, "OUT", "--by", "name"],
+        &["rm-tensor", model, "OUT", "output_norm.weight"],
+        &["graft", model, "OUT", "--from", model, "--keys", "general.name"],
+    ];
+    for command in commands {
+        let command: Vec<&str> = match command.contains(&"--target-size") {
+            true => command.iter().copied().filter(|arg| *arg != "Q4_K_M").collect(),
+            false => command.to_vec(),
+        };
+        for (limit, of_split, n) in
+            [("--split-max-tensors", "--max-tensors", "9"), ("--split-max-size", "--max-size", "700KB")]
+        {
+            for folder in [&whole, &shards] {
+                fs::create_dir(folder).unwrap();
+            }
+            let file = whole.join("m.gguf");
+            let with = |out: &Path| -> Vec<String> {
+                command.iter().map(|arg| if *arg == "OUT" { text(out).to_owned() } else { (*arg).to_owned() }).collect()
+            };
+            gguf(with(&file).iter().map(String::as_str).chain(["-q"])).exits(0);
+            gguf(["split", text(&file), text(&whole.join("m")), of_split, n, "-q"]).exits(0);
+            fs::remove_file(&file).unwrap();
+            gguf(with(&shards.join("m.gguf")).iter().map(String::as_str).chain(["-q", limit, n])).exits(0);
+            assert!(names(&shards).len() > 2, "{command:?}");
+            assert_same(&whole, &shards);
+            for folder in [&whole, &shards] {
+                fs::remove_dir_all(folder).unwrap();
+            }
+        }
+    }
+}
+
+/// A conversion without quantization is split as by llama.cpp's converter: by both limits, and not at all if one file is enough.
+#[test]
+fn conversions_are_split_by_the_rules_of_the_converter() {
+    let dir = folder();
+    let checkpoint = glossary();
+    let out = dir.path().join("out");
+    let convert = |options: &[&str]| {
+        fs::create_dir(&out).unwrap();
+        let file = out.join("m.gguf");
+        gguf([&["convert", text(&checkpoint), "-o", text(&file), "-q"], options].concat()).exits(0);
+        let found = names(&out);
+        let first = fs::read(out.join(&found[0])).unwrap();
+        let gguf = gguf_format::Gguf::parse(first.as_slice()).unwrap();
+        let keys: Vec<String> =
+            gguf.kvs().map(|kv| kv.key.to_string()).filter(|key| key.starts_with("split.")).collect();
+        fs::remove_dir_all(&out).unwrap();
+        (found, keys)
+    };
+    let by_number = convert(&["--split-max-tensors", "9"]);
+    assert_eq!(by_number.1, ["split.no", "split.count", "split.tensors.count"]);
+    let by_both = convert(&["--split-max-tensors", "9", "--split-max-size", "700KB"]);
+    assert!(by_both.0.len() > by_number.0.len(), "{by_both:?} {by_number:?}");
+    for options in [&["--split-max-size", "1GB"][..], &["--split-max-size", "700KB", "--vocab-only"]] {
+        assert_eq!(convert(options), (vec!["m.gguf".to_owned()], Vec::new()), "{options:?}");
+    }
+    let both = ["--type", "Q4_0", "--split-max-tensors", "9", "--split-max-size", "700KB"];
+    let file = dir.path().join("q.gguf");
+    gguf([&["convert", text(&checkpoint), "-o", text(&file)], &both[..]].concat()).exits(2).says(&["use one of them"]);
+}
+
+/// The sizes in the list are those of the files.
+#[test]
+fn file_types_are_listed_with_their_sizes() {
+    let dir = folder();
+    let model = model(dir.path());
+    let matrix = matrix();
+    let with = ["--imatrix", text(&matrix)];
+    let list = quantize(&[&[text(&model), "--list", "--json"], &with[..]].concat()).exits(0).json();
+    let types = list["file_types"].as_array().unwrap();
+    assert_eq!(types.len(), 36);
+    for ty in types {
+        let name = ty["file_type"].as_str().unwrap();
+        let out = dir.path().join(name);
+        quantize(&[&[text(&model), text(&out), name, "-q"], &with[..]].concat()).exits(0);
+        assert_eq!(ty["file_bytes"], fs::metadata(&out).unwrap().len(), "{name}");
+        // Types that need a matrix are rejected without one.
+        let alone = quantize(&[text(&model), text(&out), name, "-q", "--force"]);
+        assert_eq!(ty["needs_imatrix"], alone.err.contains("needs an importance matrix"), "{name}: {}", alone.err);
+    }
+    quantize(&[text(&model), "--list"]).exits(0).prints(&["BITS/WEIGHT", "Q4_K_M", "1870272", "required"]);
+    quantize(&[text(&model), "out", "--list"]).exits(2);
+    // Completions and help list the types.
+    gguf(["completions", "bash"]).exits(0).prints(&["IQ3_XXS"]);
+    gguf(["help", "quantize"]).exits(0).prints(&["IQ3_XXS", "iq3_xxs, 3.06 bits per weight"]);
+}
+
+/// A complete publishing workflow: a checkpoint becomes a model, eight quantizations with a matrix from one read, and shards; with hashes
+/// and a card, which are correct until a file changes.
+#[test]
+fn a_checkpoint_is_published() {
+    let dir = folder();
+    let (checkpoint, matrix) = (glossary(), matrix());
+    let at = |name: &str| dir.path().join(name);
+    let folder = text(dir.path());
+    gguf(["convert", text(&checkpoint), "-o", folder, "--type", "bf16", "-q"]).exits(0);
+    let model = at("Glossary-2.9M-BF16.gguf");
+    gguf(["imatrix", "check", text(&matrix), text(&model), "IQ2_XXS"]).exits(0);
+    let made = quantize(&[&[text(&model), folder], &TYPES[..], &["--imatrix", text(&matrix)]].concat()).exits(0);
+    assert_eq!(made.out.lines().count(), 8);
+    let prefix = at("Glossary-2.9M-BF16");
+    gguf(["split", text(&model), text(&prefix), "--max-size", "3MB", "--delete-input", "-q"]).exits(0);
+    let files: Vec<PathBuf> = names(dir.path()).iter().map(|name| at(name)).collect();
+    assert_eq!(files.len(), 11);
+    gguf([vec!["check", "-q"], files.iter().map(|file| text(file)).collect()].concat()).exits(0);
+
+    let with =
+        |more: &[&str]| gguf([vec!["card"], files.iter().map(|file| text(file)).collect(), more.to_vec()].concat());
+    let card = with(&["-q"]).exits(0);
+    let readme = at("README.md");
+    fs::write(&readme, format!("{}\nAnd more text.\n", card.out.replace("\n\n", "\n\n# Glossary\n\n"))).unwrap();
+    with(&["--check", text(&readme)]).exits(0).says(&["README.md: good: 9 models"]);
+    // The hashes match the files.
+    let document = with(&["--json", "-q"]).exits(0).json();
+    let models = document["models"].as_array().unwrap();
+    assert_eq!(models.len(), 9);
+    for file in models.iter().flat_map(|model| model["files"].as_array().unwrap()) {
+        let path = file["path"].as_str().unwrap();
+        let sum = std::process::Command::new("sha256sum").arg(path).output();
+        if let Ok(sum) = sum {
+            assert!(sum.stdout.starts_with(file["sha256"].as_str().unwrap().as_bytes()), "{path}");
+        }
+        assert!(card.out.contains(file["sha256"].as_str().unwrap()));
+    }
+    let split = models.iter().find(|model| model["files"].as_array().unwrap().len() == 3).unwrap();
+    assert_eq!((&split["file_type"], &split["imatrix"]), (&"BF16".into(), &serde_json::Value::Null));
+
+    let q4 = at("Glossary-2.9M-Q4_K_M.gguf");
+    let manifest = at("manifest");
+    fs::write(&manifest, gguf(["hash", text(&q4), "--sha256", "-q"]).exits(0).out).unwrap();
+    gguf(["hash", text(&q4), "--check", text(&manifest)]).exits(0);
+    // One byte of one tensor.
+    let mut bytes = fs::read(&q4).unwrap();
+    let last = bytes.len() - 5;
+    bytes[last] ^= 1;
+    fs::write(&q4, bytes).unwrap();
+    gguf(["hash", text(&q4), "--check", text(&manifest)]).exits(1);
+    with(&["--check", text(&readme)]).exits(1).prints(&["Glossary-2.9M-Q4_K_M.gguf: SHA-256 is "]);
+    fs::File::options().write(true).open(&q4).unwrap().set_len(last as u64).unwrap();
+    gguf(["card", text(&q4)]).exits(1).says(&["Glossary-2.9M-Q4_K_M.gguf: tensor ", "5 bytes are missing"]);
+    fs::remove_file(&q4).unwrap();
+    let others: Vec<&str> = files.iter().filter(|file| **file != q4).map(|file| text(file)).collect();
+    let run = gguf([vec!["card"], others, vec!["--check", text(&readme), "-q"]].concat()).exits(1);
+    assert!(run.silently().out.contains("Glossary-2.9M-Q4_K_M.gguf is listed but was not given"));
+    gguf(["card", "none.gguf"]).exits(2).says(&["none.gguf"]);
+    gguf(["card", text(&model), "--check", "none.md"]).exits(2).says(&["none.md"]);
+}

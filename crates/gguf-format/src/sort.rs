@@ -1,0 +1,44 @@
+//! Stable sorting with one compiled sort for all types.
+//!
+//! The sort of the standard library is compiled for each type and comparison, 4 KB at a time, which is worth it for long lists. The crates of
+//! the workspace have fifty sorts of short ones: they sort the places of the items, and compare through a pointer to a function.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::mem;
+
+/// Sorts of slices in little code. The order is that of the methods of `slice` with similar names.
+pub trait CompactSort<T> {
+    /// Sorts as [`sort_by`](slice::sort_by) does.
+    fn compact_sort_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
+
+    /// Sorts as [`sort_by_key`](slice::sort_by_key) does.
+    fn compact_sort_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
+        self.compact_sort_by(|a, b| key(a).cmp(&key(b)));
+    }
+}
+
+impl<T> CompactSort<T> for [T] {
+    fn compact_sort_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
+        let mut order = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
+        for start in 0..self.len() {
+            // Follows the cycle that begins here; places that are done refer to themselves.
+            let mut to = start;
+            loop {
+                let from = mem::replace(&mut order[to], to);
+                if from == to || from == start {
+                    break;
+                }
+                self.swap(to, from);
+                to = from;
+            }
+        }
+    }
+}
+
+/// The places of the items in their sorted order.
+fn sorted_places(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..len).collect();
+    places.sort_by(|&a, &b| compare(a, b));
+    places
+}

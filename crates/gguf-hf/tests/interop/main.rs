@@ -1,0 +1,9 @@
+//! Comparisons with real programs and their files; see `gguf_test::harness`.
+
+mod convert;
+mod encoder;
+mod guards;
+mod made;
+mod tokens;
+
+gguf_test::main!(convert, encoder, guards, made, tokens);

@@ -1,0 +1,11 @@
+//! The plain tests of this crate: one program, because linking takes longer than compiling most of them.
+
+mod adapter;
+mod autoconfig;
+mod convert;
+mod folder;
+mod memory;
+mod meta;
+mod recipes;
+mod torch;
+mod tower;

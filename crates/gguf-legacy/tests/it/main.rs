@@ -1,0 +1,3 @@
+//! The plain tests of this crate: one program, because linking takes longer than compiling most of them.
+
+mod files;

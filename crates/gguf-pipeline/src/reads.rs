@@ -1,0 +1,137 @@
+//! The reads of a run, for programs that fetch data ahead.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::chunk::{Chunk, Chunks, Lane};
+use crate::error::Error;
+use crate::execute::{Input, Known, read, squares_of};
+use crate::plan::{Draft, Op, Plan};
+use crate::source::Source;
+
+/// A read of a source file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceRead {
+    /// The path of the file, or its given name.
+    pub path: PathBuf,
+    /// The bytes, from the start of the file.
+    pub range: Range<u64>,
+}
+
+impl SourceRead {
+    /// A read of the bytes `range` of a file.
+    pub fn new(path: impl Into<PathBuf>, range: Range<u64>) -> SourceRead {
+        SourceRead { path: path.into(), range }
+    }
+}
+
+impl Plan {
+    /// The reads of a run without [`RunOptions::measure`](crate::RunOptions::measure), in the order in which one thread makes them. Several
+    /// threads make them in nearly the same order, and [`run_all`](crate::run_all) of several plans may divide them in other places.
+    /// Nothing is read here.
+    ///
+    /// Only reads that the source [knows](Source::reads) are listed: those of GGUF and of plain tensors of a checkpoint. Data that is
+    /// decoded as it is read, such as packed weights of a checkpoint or legacy blocks, is left out.
+    ///
+    /// ```
+    /// use gguf_pipeline::Draft;
+    ///
+    /// let plan = Draft::copy_of("../ggufkit/examples/tiny.gguf")?.lay_out()?;
+    /// for read in plan.reads() {
+    ///     let read = read?;
+    ///     println!("{}: bytes {:?}", read.path.display(), read.range);
+    /// }
+    /// # assert_eq!(plan.reads().count(), plan.tensors().len());
+    /// # Ok::<(), gguf_pipeline::Error>(())
+    /// ```
+    pub fn reads(&self) -> impl Iterator<Item = Result<SourceRead, Error>> + use<'_> {
+        let asked = Arc::new(Asked { source: Arc::clone(&self.draft.source), reads: Mutex::default() });
+        let draft = Draft { source: asked.clone(), ..self.draft.clone() };
+        let lanes = [Lane::beside(&self.draft, &self.draft)];
+        Reads {
+            lanes: lanes.into_iter().flatten().collect(),
+            draft,
+            asked,
+            next: Some((0, 0, 0)),
+            known: Known::new(&()),
+            input: Input::default(),
+            found: VecDeque::new(),
+        }
+    }
+}
+
+/// The iterator of [`Plan::reads`]: executes the reads of chunk after chunk on a source that only lists them.
+struct Reads<'a> {
+    lanes: Vec<Lane<'a>>,
+    draft: Draft,
+    asked: Arc<Asked>,
+    /// The place of the next chunk; `None` after the last, and after an error.
+    next: Option<(usize, u64, u64)>,
+    known: Known<'a>,
+    input: Input,
+    found: VecDeque<SourceRead>,
+}
+
+impl Reads<'_> {
+    /// Lists the reads of a chunk.
+    fn add(&mut self, index: usize, chunk: &Chunk) -> Result<(), Error> {
+        let Some(tensor) = self.draft.tensors.get(index).filter(|tensor| !matches!(tensor.op, Op::Computed(_))) else {
+            return Ok(());
+        };
+        if let Op::Copy(input) = &tensor.op {
+            // Nothing depends on the bytes: they need no memory.
+            let bytes = |n| input.ty.tensor_bytes([n]).map_err(|_| Error::NoCodec { tensor: tensor.shown() });
+            let (first, end) = (chunk.first(), chunk.first() + chunk.n_elements());
+            self.asked.add(input.index, bytes(first)?..bytes(end)?);
+        } else {
+            read(index, &self.draft, tensor, chunk.first(), chunk.n_elements(), &self.known, &mut self.input)?;
+        }
+        squares_of(index, chunk, &self.draft, tensor, &self.known)?;
+        self.found.append(&mut self.asked.reads.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+}
+
+impl Iterator for Reads<'_> {
+    type Item = Result<SourceRead, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(read) = self.found.pop_front() {
+                return Some(Ok(read));
+            }
+            let mut chunks = Chunks::at(&self.lanes, self.next.take()?);
+            let (index, chunk) = chunks.next()?;
+            let place = chunks.place();
+            match self.add(index, &chunk) {
+                Ok(()) => self.next = Some(place),
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+/// A source that lists the reads of another one, and provides zeros.
+#[derive(Debug)]
+struct Asked {
+    source: Arc<dyn Source>,
+    reads: Mutex<VecDeque<SourceRead>>,
+}
+
+impl Asked {
+    fn add(&self, index: usize, range: Range<u64>) {
+        let reads = self.source.reads(index, range);
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).extend(reads);
+    }
+}
+
+impl Source for Asked {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.add(index, offset..offset.saturating_add(buffer.len() as u64));
+        buffer.fill(0);
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! The plain tests of this crate: one program, because linking takes longer than compiling most of them.
+
+mod properties;
+mod table;
+mod vectors;
+mod whole;

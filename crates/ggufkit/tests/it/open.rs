@@ -1,0 +1,198 @@
+//! Open models in place of paths: the same results, without files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ggufkit::edit::{DiffOptions, Limit, SplitOptions};
+use ggufkit::{CheckOptions, Draft, HeadOf, Model, ModelFile, RunOptions};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
+const TINY: [&str; 3] = ["tiny.gguf", "tiny-00001-of-00002.gguf", "tiny-00002-of-00002.gguf"];
+
+fn in_memory(name: &str) -> Model {
+    Model::from_source(fs::read(example(name)).unwrap(), name).unwrap()
+}
+
+fn findings(check: &ggufkit::Check) -> Vec<String> {
+    check.findings().map(|(_, finding)| format!("{} {finding}", finding.code)).collect()
+}
+
+#[test]
+fn a_model_in_memory_is_copied_split_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = fs::read(example("tiny.gguf")).unwrap();
+    let out = dir.path().join("copy.gguf");
+    Draft::copy_of_model(in_memory("tiny.gguf"))
+        .unwrap()
+        .lay_out()
+        .unwrap()
+        .run(&out, &RunOptions::default(), &())
+        .unwrap();
+    assert!(fs::read(&out).unwrap() == bytes);
+
+    let options = SplitOptions::new(Limit::Tensors(3.try_into().unwrap()));
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let ours = ggufkit::edit::split_model(in_memory("tiny.gguf"), &options)
+        .unwrap()
+        .plan
+        .run(&ours, &RunOptions::default(), &())
+        .unwrap();
+    let theirs = ggufkit::edit::split(example("tiny.gguf"), &options)
+        .unwrap()
+        .plan
+        .run(&theirs, &RunOptions::default(), &())
+        .unwrap();
+    assert!(ours.paths.len() > 1 && ours.paths.len() == theirs.paths.len());
+    for (a, b) in ours.paths.iter().zip(&theirs.paths) {
+        assert!(fs::read(a).unwrap() == fs::read(b).unwrap());
+    }
+
+    let diff = ggufkit::edit::diff_models(
+        in_memory("tiny.gguf"),
+        Model::open(&ours.paths[0]).unwrap(),
+        &DiffOptions::default(),
+        &(),
+    );
+    assert!(diff.unwrap().is_same());
+}
+
+#[test]
+fn open_models_and_heads_have_the_findings_of_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("Damaged-8x7B-v1.0-Q4_0.gguf");
+    ggufkit::edit_metadata(example("tiny.gguf"), &damaged, |head| {
+        head.set("llama.block_count", 9u32);
+        head.set("tokenizer.ggml.bos_token_id", 999_999u32);
+    })
+    .unwrap();
+    for path in [example("tiny.gguf"), example("tiny-00002-of-00002.gguf"), damaged] {
+        let options = CheckOptions::default();
+        let of_path = ggufkit::check(&path).unwrap();
+        let model = Model::open(&path).unwrap();
+        assert_eq!(findings(&ggufkit::check_model(&model, &options)), findings(&of_path), "{}", path.display());
+        let heads: Vec<(String, &ModelFile)> = model
+            .files()
+            .iter()
+            .map(|file| (file.path().file_name().unwrap().to_str().unwrap().to_owned(), file))
+            .collect();
+        let heads: Vec<HeadOf<'_>> = heads
+            .iter()
+            .map(|(name, file)| HeadOf { name, bytes: file.gguf().bytes(), file_bytes: file.file_bytes() })
+            .collect();
+        assert_eq!(findings(&ggufkit::check_heads(&heads, &options)), findings(&of_path), "{}", path.display());
+    }
+    // A head that cannot be parsed.
+    let bytes = fs::read(example(TINY[0])).unwrap();
+    let cut = HeadOf { name: "cut.gguf", bytes: &bytes[..100], file_bytes: 100 };
+    let path = dir.path().join("cut.gguf");
+    fs::write(&path, &bytes[..100]).unwrap();
+    let of_path = ggufkit::check(&path).unwrap();
+    assert!(!of_path.is_sound());
+    assert_eq!(findings(&ggufkit::check_heads(&[cut], &CheckOptions::default())), findings(&of_path));
+}
+
+/// `?` converts the errors of all public functions. The list of types is compared with the sources.
+#[test]
+fn errors_of_all_modules_convert() {
+    use ggufkit::{Error, edit, format, hf, io, legacy, pipeline, quantize, quants};
+
+    fn converts<E>() -> &'static str
+    where
+        Error: From<E>,
+    {
+        std::any::type_name::<E>().split('<').next().unwrap()
+    }
+    let converted = [
+        converts::<format::Error>(),
+        converts::<format::ValueError>(),
+        converts::<format::GetError>(),
+        converts::<format::LayoutError>(),
+        converts::<format::SizeError>(),
+        converts::<format::SwapError>(),
+        converts::<format::UnknownTypeName>(),
+        converts::<format::NotScannable>(),
+        converts::<format::shard::NotAShardNumber>(),
+        converts::<quants::CodecError>(),
+        converts::<quants::RowsError>(),
+        converts::<quants::UnknownIsa>(),
+        converts::<io::Error>(),
+        converts::<io::WriteError>(),
+        converts::<pipeline::Error>(),
+        converts::<quantize::Error>(),
+        converts::<quantize::imatrix::Error>(),
+        converts::<quantize::PruneError>(),
+        converts::<quantize::mix::UnknownName>(),
+        converts::<quantize::mix::recipe::RecipeError>(),
+        converts::<quantize::mix::PatternError>(),
+        converts::<quantize::mix::TensorTypeError>(),
+        converts::<quantize::mix::MixError>(),
+        converts::<hf::Error>(),
+        converts::<legacy::Error>(),
+        converts::<edit::Error>(),
+        converts::<edit::EditError>(),
+    ];
+    // Parts of errors, which no function returns alone.
+    let parts = [
+        // Only with the feature `bytemuck`.
+        "CastError",
+        "TooWide",
+        "AlignmentError",
+        "Problem",
+        "TensorProblem",
+        "ShardsProblem",
+        "CardProblem",
+        "PlanError",
+        "DraftProblem",
+        "FolderError",
+        "AdapterProblem",
+        "SentencePieceProblem",
+        "MessageProblem",
+        "StepProblem",
+        "IndexProblem",
+        "HeaderError",
+        "FileProblem",
+        "UnsupportedFeature",
+        "TorchError",
+        "PickleError",
+        "Malformed",
+    ];
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut n = 0;
+    for name in [
+        "gguf-format",
+        "gguf-quants",
+        "gguf-io",
+        "gguf-model",
+        "gguf-pipeline",
+        "gguf-quantize",
+        "gguf-hf",
+        "gguf-legacy",
+        "gguf-edit",
+    ] {
+        let mut folders = vec![crates.join(name).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                    continue;
+                }
+                for line in fs::read_to_string(&entry).unwrap().lines() {
+                    let Some((_, ty)) = line.split_once("Error for ").filter(|(start, _)| start.starts_with("impl "))
+                    else {
+                        continue;
+                    };
+                    let ty = ty.trim_end_matches([' ', '{', '}']);
+                    let module = name.replace('-', "_");
+                    let is_converted =
+                        converted.iter().any(|path| path.starts_with(&module) && path.ends_with(&format!("::{ty}")));
+                    assert!(is_converted || parts.contains(&ty) || ty == "Error", "{}: {ty}", entry.display());
+                    n += 1;
+                }
+            }
+        }
+    }
+    assert!(n > 40, "{n}");
+}
