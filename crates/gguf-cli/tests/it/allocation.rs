@@ -21,7 +21,11 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/arch/effort.rs", 4, "BYTES, in its tests"),
     ("gguf-hf/src/arch/tensors.rs", 4, "tensors of a plan; functions of a table; MAX_VALUES"),
     ("gguf-hf/src/autoconfig.rs", 1, "MAX_REPEATED"),
-    ("gguf-hf/src/checkpoint.rs", 4, "a piece; a head that is reserved before; tensors of heads that were read; a file that was reserved before"),
+    (
+        "gguf-hf/src/checkpoint.rs",
+        4,
+        "a piece; a head that is reserved before; tensors of heads that were read; a file that was reserved before",
+    ),
     ("gguf-hf/src/draft.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/files.rs", 2, "reserved before; a file that was read"),
     ("gguf-hf/src/fuse.rs", 3, "parts of a table; sources and axes of a plan"),
