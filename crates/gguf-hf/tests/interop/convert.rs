@@ -234,6 +234,7 @@ fn fused_tensors_have_the_same_bytes() {
         ("mistral-bpe", false, "ae07fa145ba782e24f2c6cc35f2c43cbe7a3b993147083d7406de1fe0ea86e68"),
         ("gemma3-multimodal-text", false, "23a4153bff121e3c50154e7ccb730e0e4a6e98e97463cc89578c587be25b56fa"),
         ("qwen35moe-conditional", true, "2e84f3068a1bd7e7bd978e7de53812003b5e3667642ec74d48006e001e09b586"),
+        ("qwen4exp-ple", true, "89566b70befc19a6a484fd2f9e7fa88cf06912b27cba7adf1c7082aeaa965243"),
         ("qwen3moe", false, "ba886efb455926548dba614a2242f85ff76588b32e9ff8499b318181a300f05e"),
         ("olmoe-bpe", false, "a001577ce74aa71631293e0b167002627473593757f4f293df7e6a8fb7d55cc0"),
     ];

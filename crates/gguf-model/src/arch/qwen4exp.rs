@@ -22,7 +22,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[OUTSIDE],
-    block: &[STREAMS, qwen3next::BLOCK, qwen3next::APART, INDEXER, NGRAMS, QWEN_EXPERTS, QWEN_SHARED_EXPERT],
+    block: &[
+        STREAMS,
+        qwen3next::BLOCK,
+        qwen3next::APART,
+        INDEXER,
+        NGRAMS,
+        QWEN_EXPERTS,
+        QWEN_GATE_UP_EXPERTS,
+        QWEN_SHARED_EXPERT,
+    ],
     checkpoints: &[Checkpoint {
         classes: &["Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"],
         skip: &[("mtp.*", "")],
