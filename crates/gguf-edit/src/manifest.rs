@@ -11,7 +11,6 @@ use crate::hash::{Algorithm, Hashes};
 
 /// A line of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Entry {
     /// The algorithm.
     pub algorithm: Algorithm,
@@ -24,6 +23,7 @@ pub struct Entry {
 }
 
 /// The expected hashes of a model.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
     /// The lines with known algorithms, in order.

@@ -57,6 +57,7 @@ pub(crate) fn header(ty: GgmlType, shape: &[u64]) -> Option<Vec<u8>> {
 }
 
 /// An open file with one array.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct NpyFile {
     /// The type.

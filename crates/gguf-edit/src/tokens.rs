@@ -16,6 +16,7 @@ pub fn roles() -> impl Iterator<Item = &'static str> {
 }
 
 /// A token, given by its text or id.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     /// The only token with that text.

@@ -83,6 +83,7 @@ impl FromStr for ShardNumber {
 }
 
 /// The file name of a shard, with optional directories.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardName<'a> {
     /// The part before the number: `dir/model`.

@@ -82,6 +82,7 @@ impl fmt::Display for Dtype {
 }
 
 /// The description of a checkpoint tensor, without its data.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceTensor {
     /// The name in the checkpoint.

@@ -50,6 +50,7 @@ pub struct MetadataOptions {
 }
 
 /// The `general.*` key-values, and the components of the output file name.
+#[non_exhaustive]
 #[derive(Debug, Clone, Default)]
 pub struct ModelMetadata {
     /// The key-values in output order: `general.type` to `general.languages`.

@@ -18,6 +18,7 @@ use crate::formula::Fields;
 use crate::warning::ArchitectureWarning;
 
 /// The requested float type.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutType {
     /// The type of the model's first matrix in a 16-bit type; half precision if it has none.
@@ -113,6 +114,7 @@ impl NextTokens {
 }
 
 /// A source tensor that is not written.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The name in the checkpoint.
@@ -641,6 +643,7 @@ impl fmt::Display for PlanError {
 }
 
 /// What determines an expected length or number.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
     /// The GGUF keys, without the architecture prefix; empty for a number that no key determines.

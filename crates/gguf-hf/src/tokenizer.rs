@@ -80,6 +80,7 @@ impl Default for TokenizerOptions {
 }
 
 /// The tokenizer's key-values.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct TokenizerKeys {
     /// The key-values, in output order.

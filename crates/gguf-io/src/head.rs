@@ -8,6 +8,7 @@ use gguf_format::{Gguf, HeadBytes, HeadScan, ScanState};
 use crate::buffer::Buffer;
 
 /// The head of a stream, as far as it was read.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct HeadRead {
     bytes: Buffer,

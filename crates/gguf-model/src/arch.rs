@@ -866,7 +866,6 @@ pub struct Tensor {
 
 /// The type of a key's value. A list has the type of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Kind {
     /// An unsigned 32-bit integer; signed in lists, as the reference writes them.
     U32,

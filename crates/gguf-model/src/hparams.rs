@@ -12,6 +12,7 @@ pub const MAX_BLOCKS: u64 = 512;
 pub const MAX_EXPERTS: u64 = 1024;
 
 /// A number that is either the same in all blocks or listed per block.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub enum PerBlock<'g> {
     /// The same in all blocks.

@@ -8,6 +8,7 @@ use core::fmt;
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident $name:literal)*) => {
         /// The role of a tensor in the network.
+        #[non_exhaustive]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Role {
             $($(#[$doc])* $role,)*
@@ -63,6 +64,7 @@ impl Role {
 }
 
 /// The parts of a tensor name: `blk.3.attn_q.bias` is the role [`Role::AttnQ`] in block 3 with the suffix `.bias`.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorName<'a> {
     /// The role of the tensor.

@@ -11,6 +11,7 @@ use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Gguf, ValueRef};
 
 /// A summary of a model over all its shards.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
     /// `general.type`: `model`, `adapter`, `imatrix`, `mmproj`.
@@ -95,6 +96,7 @@ impl Summary {
 }
 
 /// The share of a model stored in one tensor type.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeShare {
     /// The type.
@@ -108,6 +110,7 @@ pub struct TypeShare {
 }
 
 /// The range of a number that may differ between blocks.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The smallest.

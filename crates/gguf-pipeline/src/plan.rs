@@ -85,6 +85,7 @@ pub struct Resize {
 }
 
 /// The extent to which the sources can be restored from the output of an operation.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Inverse {
     /// Completely, to the bit: each element of the sources has a distinct place and its value.
@@ -251,6 +252,7 @@ impl TensorPlan {
 }
 
 /// The rules for conversions between float types, which differ in the treatment of NaNs.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
     /// The rules of llama.cpp's converter. Block types always follow ggml.

@@ -41,6 +41,7 @@ pub struct TensorReport {
 }
 
 /// The error of each tensor whose type changed, in the order of the output. Other tensors are copied.
+#[non_exhaustive]
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The tensors.

@@ -43,6 +43,7 @@ pub trait Source: Send + Sync + fmt::Debug {
 }
 
 /// The place of a tensor's data in a file.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a> {
     /// The file. The data has its byte order.

@@ -222,6 +222,7 @@ pub struct MixOptions {
 }
 
 /// The decision for one tensor.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// The target type.

@@ -76,6 +76,7 @@ pub trait ChooseTypes {
 }
 
 /// The result of [`ChooseTypes::choose`].
+#[non_exhaustive]
 #[derive(Debug, Clone)]
 pub struct Chosen {
     /// The type of each tensor, with its reason.

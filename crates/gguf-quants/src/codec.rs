@@ -97,6 +97,7 @@ pub enum Matrix {
 /// assert!(second.iter().all(|x| (x - 0.25).abs() < 0.001));
 /// # Ok::<(), gguf_quants::CodecError>(())
 /// ```
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub struct Codec {
     /// The type.

@@ -49,6 +49,7 @@ pub struct Figures {
 }
 
 /// The largest error.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Largest {
     /// The magnitude, in the unit of the values.

@@ -1,6 +1,7 @@
 //! Model sizes as in model names: `7B`, `8x7B`, `150K`.
 
 /// Counts of the parameters to write, as in `GGUFWriter.get_total_parameter_count`.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ParameterCounts {
     /// All parameters; zero if no tensors are written, negative for a LoRA adapter, whose count is an estimate.

@@ -24,6 +24,7 @@ use super::{Files, TokenizerOptions, TokenizerWarning};
 use crate::folder_error::FolderError;
 
 /// How the name of the pre-tokenizer was determined.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreSource {
     /// SentencePiece vocabularies have no pre-tokenizer.

@@ -7,6 +7,7 @@
 
 use gguf_format::sort::CompactSort as _;
 /// An option of an item.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// The size.

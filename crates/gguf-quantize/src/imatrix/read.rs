@@ -55,6 +55,7 @@ struct Place {
 }
 
 /// The description of an entry, without its values.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub struct EntryInfo<'m> {
     /// The weight.
@@ -83,6 +84,7 @@ impl EntryInfo<'_> {
 }
 
 /// Suspicious values of an entry that a quantizer can still use.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Values {
     /// The first negative weight, with its index.

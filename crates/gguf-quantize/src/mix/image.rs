@@ -11,6 +11,7 @@ use super::keep::contains;
 use super::rules::{Category, ft};
 
 /// A row: the type of a place for some file types.
+#[non_exhaustive]
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImageRule {
     /// The place: values, fused queries, keys and values, or the down projection.

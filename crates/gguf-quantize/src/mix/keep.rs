@@ -5,6 +5,7 @@ use gguf_format::keys::is_image_architecture;
 use gguf_pipeline::plan::Keep;
 
 /// A kind of tensors that are kept.
+#[non_exhaustive]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The architecture, or empty for all.

@@ -27,6 +27,7 @@ use super::{
 };
 
 /// The types of a model's tensors.
+#[non_exhaustive]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recipe {
     /// The file type of tensors without a matching rule. Without one, the recipe works with any quantized file type.

@@ -12,6 +12,7 @@ use gguf_format::keys::FileType;
 use super::keep::contains;
 
 /// The category of a tensor, as far as it matters to the mixtures (`tensor_get_category` in `llama-quant.cpp`).
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
     /// `output.weight`.
@@ -132,6 +133,7 @@ impl Place {
 }
 
 /// A condition of a row.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// The architecture is this one.
@@ -192,6 +194,7 @@ impl fmt::Display for When {
 }
 
 /// A row of the table.
+#[non_exhaustive]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The scope.

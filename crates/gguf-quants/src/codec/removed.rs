@@ -99,6 +99,7 @@ const PLAIN_BYTES: usize = 18;
 const LEVELS: usize = 16;
 
 /// A type whose blocks interleave several rows.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interleaved {
     /// The type.
