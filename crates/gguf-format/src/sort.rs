@@ -1,4 +1,4 @@
-//! Stable sorting with one compiled sort for all types.
+//! Stable sorting with one small compiled sort for all types.
 //!
 //! The sort of the standard library is compiled for each type and comparison, 4 KB at a time, which is worth it for long lists. The crates of
 //! the workspace have fifty sorts of short ones: they sort the places of the items, and compare through a pointer to a function.
@@ -36,9 +36,34 @@ impl<T> CompactSort<T> for [T] {
     }
 }
 
-/// The places of the items in their sorted order.
+/// The places of the items in their sorted order: a merge sort, which takes a tenth of the code of `slice::sort_by`.
 fn sorted_places(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..len).collect();
-    places.sort_by(|&a, &b| compare(a, b));
+    let mut merged = places.clone();
+    let mut width = 1;
+    while width < len {
+        merged.clear();
+        for pair in places.chunks(2 * width) {
+            let (mut first, mut second) = pair.split_at(width.min(pair.len()));
+            // Of sorted lists, only the ends are compared.
+            if let (Some(&a), Some(&b)) = (first.last(), second.first())
+                && compare(a, b).is_gt()
+            {
+                while let (Some((&a, after_a)), Some((&b, after_b))) = (first.split_first(), second.split_first()) {
+                    if compare(a, b).is_le() {
+                        merged.push(a);
+                        first = after_a;
+                    } else {
+                        merged.push(b);
+                        second = after_b;
+                    }
+                }
+            }
+            merged.extend_from_slice(first);
+            merged.extend_from_slice(second);
+        }
+        mem::swap(&mut places, &mut merged);
+        width *= 2;
+    }
     places
 }

@@ -5,6 +5,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -75,7 +76,7 @@ pub(crate) fn small_files(dir: &dyn Folder) -> Vec<PathBuf> {
 pub(crate) fn named_templates(dir: &dyn Folder) -> Vec<String> {
     let mut names = dir.names(TEMPLATES).unwrap_or_default();
     names.retain(|name| Path::new(name).extension().is_some_and(|e| e == "jinja"));
-    names.sort();
+    names.compact_sort_by(Ord::cmp);
     names.into_iter().map(|name| format!("{TEMPLATES}/{name}")).collect()
 }
 

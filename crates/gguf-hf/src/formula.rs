@@ -584,7 +584,7 @@ impl<'v> Evaluation<'v> {
                 self.take(text.len())?;
                 let numbers = text.split(',').map(|n| n.trim().parse::<i64>()).collect::<Result<Vec<_>, _>>();
                 let mut numbers = numbers.map_err(|_| wrong("whole numbers that commas separate"))?;
-                numbers.sort_unstable();
+                numbers.compact_sort_by(Ord::cmp);
                 json!(numbers)
             }
             Function::Icdf => {

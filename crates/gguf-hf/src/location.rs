@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gguf_format::Kind;
+use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 
 use crate::checkpoint::is_plain_file_name;
@@ -97,7 +98,7 @@ impl Found {
             let entry = entry.map_err(|e| Error::io("list", &snapshots, e))?;
             revisions.extend(entry.path().is_dir().then(|| entry.file_name().to_string_lossy().into_owned()));
         }
-        revisions.sort();
+        revisions.compact_sort_by(Ord::cmp);
         match revisions.as_slice() {
             [only] => Ok(folder(snapshots.join(only), Some(name))),
             _ => Err(Error::Revisions { dir: snapshots, revisions: Names(revisions) }),

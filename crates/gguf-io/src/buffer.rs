@@ -144,7 +144,7 @@ impl AsRef<[u8]> for Buffer {
 }
 
 /// Reads until `buf` is full or the reader ends; returns the number of bytes read.
-fn read_full(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_full(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
         match reader.read(rest) {

@@ -184,8 +184,14 @@ pub enum ShardsProblem {
 
 impl Error {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Error {
-        let path = path.to_owned();
-        move |source| Error::Io { path, action, source }
+        move |source| Error::of_io(path, action, source)
+    }
+
+    /// Copies the path only when there is an error.
+    #[cold]
+    #[inline(never)]
+    fn of_io(path: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_owned(), action, source }
     }
 
     /// The file the error is about.

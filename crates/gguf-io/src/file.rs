@@ -80,24 +80,24 @@ impl ModelFile {
     /// # Errors
     /// See [`open`](ModelFile::open).
     pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
-        let (file, model) = ModelFile::open_settled(path.as_ref(), start)?;
-        Ok(ModelFile { source: Box::new(file), ..model })
+        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), start)?);
+        let Settled { file, state, gguf, file_bytes } = settled;
+        Ok(ModelFile::new(path.to_owned(), Box::new(file), start, file_bytes, gguf, state))
     }
 
-    /// Opens a file and reads its head, again if an edit in place begins in the meantime. The model has no source.
-    fn open_settled(path: &Path, start: u64) -> Result<(File, ModelFile), Error> {
+    /// Opens a file and reads its head, again if an edit in place begins in the meantime.
+    fn open_settled(path: &Path, start: u64) -> Result<Settled, Error> {
         let mut attempts = 0;
         loop {
             in_place::finish(path)?;
-            let file = open_regular(path)?;
-            let state = FileState::of(&file).ok();
+            let file = Opened(open_regular(path)?);
+            let state = FileState::of(&file.0).ok();
             let head = read(&file, start, path);
             attempts += 1;
-            let is_settled = !in_place::may_be_edited(path) && FileState::of(&file).ok() == state;
+            let is_settled = !in_place::may_be_edited(path) && FileState::of(&file.0).ok() == state;
             if is_settled || attempts == ATTEMPTS {
                 let (gguf, file_bytes) = head?;
-                let source = Box::new(Vec::new());
-                return Ok((file, ModelFile::new(path.to_owned(), source, start, file_bytes, gguf, state)));
+                return Ok(Settled { file, state, gguf, file_bytes });
             }
         }
     }
@@ -180,10 +180,11 @@ impl ModelFile {
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         // The head is read, which is faster than copying it from newly mapped pages.
-        let (file, model) = ModelFile::open_settled(path.as_ref(), 0)?;
+        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), 0)?);
+        let Settled { file, state, gguf, file_bytes } = settled;
         // SAFETY: guaranteed by the caller.
-        let map = unsafe { Map::new(&file) }.map_err(Error::io(&model.path, "map"))?;
-        Ok(ModelFile { source: Box::new(map), ..model })
+        let map = unsafe { Map::new(&file.0) }.map_err(Error::io(path, "map"))?;
+        Ok(ModelFile::new(path.to_owned(), Box::new(map), 0, file_bytes, gguf, state))
     }
 
     /// The path of the file, or its given name.
@@ -294,6 +295,38 @@ impl fmt::Debug for ModelFile {
             .field("file_bytes", &self.file_bytes)
             .field("gguf", &self.gguf)
             .finish_non_exhaustive()
+    }
+}
+
+/// A file and its head, read while no edit in place was in progress.
+struct Settled {
+    file: Opened,
+    /// The state before the head was read.
+    state: Option<FileState>,
+    gguf: Gguf<'static>,
+    file_bytes: u64,
+}
+
+/// A file opened by this crate. Its debug form is never shown, because [`ModelFile`] omits it; that of [`File`] would add 3 KB to each program.
+struct Opened(File);
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opened")
+    }
+}
+
+impl ReadAt for Opened {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.0)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, buf)
     }
 }
 

@@ -14,10 +14,11 @@
 //! interrupt this; after a loss of power within that one call, the state depends on the file system and its journal.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::buffer::read_full;
 use crate::file::open_regular;
 use crate::lock::{is_still, open_locked, open_locked_within};
 use crate::output::{sync_folder, write_all_at};
@@ -443,8 +444,10 @@ fn read_whole(file: &mut File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.size()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(len, 0);
     file.seek(SeekFrom::Start(0))?;
-    file.take(len as u64).read_to_end(&mut bytes)?;
+    let n = read_full(file, &mut bytes)?;
+    bytes.truncate(n);
     Ok(bytes)
 }
 

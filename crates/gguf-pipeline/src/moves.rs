@@ -76,7 +76,7 @@ pub fn gather(
     let end = first + (out.len() / width) as u64;
     for item in moves {
         let mut axes: Vec<Axis> = item.axes.iter().copied().filter(|axis| axis.count != 1).collect();
-        axes.sort_by_key(|axis| core::cmp::Reverse((axis.to, axis.from)));
+        sort_axes(&mut axes, |axis| core::cmp::Reverse((axis.to, axis.from)));
         if item.to >= end || item.to + span(&axes, |axis| axis.to) <= first {
             continue;
         }
@@ -89,6 +89,18 @@ pub fn gather(
         }
     }
     Ok(())
+}
+
+/// Sorts a few axes by insertion; stable. A sort of the standard library would add 4 KB for each type and key.
+fn sort_axes<A, K: Ord>(axes: &mut [A], key: impl Fn(&A) -> K) {
+    for end in 1..axes.len() {
+        for at in (1..=end).rev() {
+            if key(&axes[at - 1]) <= key(&axes[at]) {
+                break;
+            }
+            axes.swap(at - 1, at);
+        }
+    }
 }
 
 /// The number of elements from the first to the last of the axes, both included.
@@ -146,7 +158,7 @@ impl Part {
         if axes.iter().any(|axis| axis.count == 0) {
             return Ok(());
         }
-        axes.sort_by_key(|axis| (axis.from, axis.to));
+        sort_axes(&mut axes, |axis| (axis.from, axis.to));
         merge(&mut axes);
         if let [] | [Axis { from: 1, to: 1, .. }] = axes.as_slice() {
             let n = axes.first().map_or(1, |axis| axis.count);
@@ -239,7 +251,7 @@ fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
         .map(|axis| Loop { count: axis.count as usize, from: axis.from as usize * width, to: axis.to as usize * width })
         .collect();
     // Outermost first, by the order of the output.
-    axes.sort_by_key(|axis| core::cmp::Reverse(axis.to));
+    sort_axes(&mut axes, |axis| core::cmp::Reverse(axis.to));
     match width {
         1 => nest::<1>(&axes, raw, 0, out, to),
         2 => nest::<2>(&axes, raw, 0, out, to),

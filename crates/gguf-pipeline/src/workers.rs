@@ -29,7 +29,8 @@ pub fn for_each<T, S, E: From<Cancelled> + Send>(
     let threads = threads.unwrap_or_else(available).get().min(n_items);
     let items = Mutex::new(items);
     let stop = AtomicBool::new(false);
-    let worker = || {
+    let first_error = Mutex::new(None);
+    run_on(threads, &|| {
         let mut state = state();
         while !stop.load(Ordering::Relaxed) {
             let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -40,23 +41,25 @@ pub fn for_each<T, S, E: From<Cancelled> + Send>(
             };
             if let Err(e) = done {
                 stop.store(true, Ordering::Relaxed);
-                return Err(e);
+                first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
             }
         }
-        Ok(())
-    };
+    });
+    first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Calls `worker` on that many threads, one of which is the caller's. Not generic: the threads of all loops are the same code.
+fn run_on(threads: usize, worker: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
         let others: Vec<_> = (1..threads).map_while(spawn).collect();
-        let mut result = worker();
+        worker();
         for other in others {
-            match other.join() {
-                Ok(done) => result = result.and(done),
-                Err(panic) => std::panic::resume_unwind(panic),
+            if let Err(panic) = other.join() {
+                std::panic::resume_unwind(panic);
             }
         }
-        result
-    })
+    });
 }
 
 #[cfg(test)]

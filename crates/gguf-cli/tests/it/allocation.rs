@@ -46,6 +46,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/tokenizer/vocab.rs", 1, "MAX_VOCAB"),
     ("gguf-io/src/buffer.rs", 1, "reserved before"),
     ("gguf-io/src/copy.rs", 1, "reserved before"),
+    ("gguf-io/src/in_place.rs", 1, "reserved before"),
     ("gguf-io/src/in_place/record.rs", 1, "PIECE"),
     ("gguf-io/src/in_place/space.rs", 1, "PIECE"),
     ("gguf-io/src/read_at.rs", 1, "a number from the source, of its implementation"),

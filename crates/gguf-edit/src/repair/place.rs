@@ -117,11 +117,11 @@ fn solve(kept: &[Extent], mut moved: Vec<Extent>, end: u64) -> Option<Vec<(usize
         0 => {}
         gap => gaps.push((gap, at)),
     }
-    gaps.sort_unstable();
+    gaps.compact_sort_by_key(|gap| *gap);
     moved.compact_sort_by_key(|extent| (extent.padded, extent.index));
     let is_unique = moved.windows(2).all(|pair| matches!(pair, [a, b] if a.padded < b.padded));
     let fits = gaps.len() == moved.len() && gaps.iter().zip(&moved).all(|((gap, _), extent)| *gap == extent.padded);
     let mut places: Vec<(usize, u64)> = moved.iter().zip(&gaps).map(|(extent, (_, at))| (extent.index, *at)).collect();
-    places.sort_unstable();
+    places.compact_sort_by_key(|place| *place);
     (is_unique && fits).then_some(places)
 }

@@ -164,7 +164,7 @@ pub(super) fn arrange(
         }
     }
     tensors.append(&mut others);
-    precise.sort();
+    precise.compact_sort_by(Ord::cmp);
     if precise.is_empty() {
         return Vec::new();
     }

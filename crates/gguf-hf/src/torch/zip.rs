@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 
 use super::error::{TorchError, ZipProblem};
@@ -234,7 +235,7 @@ fn local_data(source: &dyn ReadAt, entry: &Entry, directory: u64) -> Result<u64,
 /// Refuses members that overlap, headers included.
 fn refuse_overlap(members: &[Member], headers: &[u64]) -> Result<(), TorchError> {
     let mut order: Vec<(u64, &Member)> = headers.iter().copied().zip(members).collect();
-    order.sort_unstable_by_key(|(header, _)| *header);
+    order.compact_sort_by_key(|(header, _)| *header);
     for pair in order.windows(2) {
         if let [(_, first), (at, second)] = pair
             && first.offset + first.bytes > *at

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{read_whole, space};
+use crate::buffer::read_full;
 use crate::{Error, ReadAt};
 
 /// The start of a journal: a name, and the version of the format.
@@ -120,18 +121,14 @@ impl<'a> Record<'a> {
         if !std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file()) {
             return false;
         }
-        let mut start = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(START.len() as u64).read_to_end(&mut start));
         // An unreadable file may be a journal.
-        read.is_err() || START.starts_with(&start)
+        File::open(path).and_then(|mut file| begins_like_journal(&mut file)).unwrap_or(true)
     }
 
     /// Whether an open file begins like a journal, as far as it goes.
     pub(super) fn may_be_journal(file: &mut File) -> io::Result<bool> {
-        let mut start = Vec::new();
         file.seek(SeekFrom::Start(0))?;
-        file.take(START.len() as u64).read_to_end(&mut start)?;
-        Ok(START.starts_with(&start))
+        begins_like_journal(file)
     }
 
     /// The record of a journal; `None` if it is incomplete, which means that the edit never began.
@@ -186,15 +183,18 @@ impl<'a> Record<'a> {
         if hash.digest128() != self.rest {
             return Ok(Found::Other);
         }
-        let mut there = Xxh3::new();
-        if is_inserted {
-            each_piece(file, self.at, self.end(), &mut |piece| there.update(piece))?;
-            if there.digest128() == xxh3_128(&self.bytes) {
-                return Ok(Found::Done);
-            }
+        match is_inserted && has_at(file, self.at, &self.bytes)? {
+            true => Ok(Found::Done),
+            false => Ok(Found::Begun { is_inserted }),
         }
-        Ok(Found::Begun { is_inserted })
     }
+}
+
+/// Whether a file, from its position on, begins like a journal, as far as it goes.
+fn begins_like_journal(file: &mut File) -> io::Result<bool> {
+    let mut start = [0; START.len()];
+    let n = read_full(file, &mut start)?;
+    Ok(start.get(..n) == START.get(..n))
 }
 
 /// Returns whether the numbers of a record are consistent: the insertion lies inside the written range, and that inside the new start.

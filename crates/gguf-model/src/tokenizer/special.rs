@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use gguf_format::StringIndex;
 use gguf_format::keys::TokenType;
+use gguf_format::sort::CompactSort as _;
 
 use super::{Role, Vocab};
 
@@ -217,7 +218,7 @@ impl<'a> Specials<'a> {
                 tokens.push((id, text, *own));
             }
         }
-        tokens.sort_by_key(|(_, text, _)| std::cmp::Reverse(text.len()));
+        tokens.compact_sort_by_key(|(_, text, _)| std::cmp::Reverse(text.len()));
         let mut begins = vec![false; 256];
         for (_, text, _) in &tokens {
             if let Some(place) = text.as_bytes().first().and_then(|b| begins.get_mut(usize::from(*b))) {

@@ -1,5 +1,7 @@
 //! The changes between two texts, line by line.
 
+use gguf_format::sort::CompactSort as _;
+
 /// Maximum number of pairs of lines that are compared. Longer changes are shown as a replacement.
 const MAX_PAIRS: usize = 4 << 20;
 
@@ -66,7 +68,7 @@ fn lines<'t>(a: &'t str, b: &'t str) -> Vec<(In, &'t str)> {
     // Between common lines, those removed come first.
     lines
         .chunk_by_mut(|x, y| (x.0 == In::Both) == (y.0 == In::Both))
-        .for_each(|run| run.sort_by_key(|line| line.0 == In::B));
+        .for_each(|run| run.compact_sort_by_key(|line| line.0 == In::B));
     lines
 }
 
