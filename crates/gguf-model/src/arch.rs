@@ -383,6 +383,8 @@ dims! {
     SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
     /// Input of the convolution of Mamba 2: the state space, and the input and output projections of each group.
     SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// Queries, keys, values and gates of linear attention, concatenated.
+    SsmGatedConvIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?);
     /// Elements of a hidden state of the encoder.
     EncoderEmbd "encoder.embedding_length" |h, _| h.encoder_embd;
     /// Positions of the encoder.
@@ -571,8 +573,8 @@ pub enum Need {
     Required,
     /// May be absent.
     Optional,
-    /// Required, unless the fused matrix ([`Row::fused`]) of queries, keys and values, of keys and values of latent attention, or of
-    /// gate and up of all experts, is present.
+    /// Required, unless the fused matrix ([`Row::fused`]) of queries, keys and values, of keys and values of latent attention, of linear
+    /// attention and its gate, or of gate and up of all experts, is present.
     UnlessFused,
 }
 
@@ -1286,6 +1288,7 @@ impl Row {
     pub fn fused(&self) -> &'static str {
         match self.stem() {
             "attn_k_b" | "attn_v_b" => FUSED_LATENT,
+            "attn_qkv" | "attn_gate" => FUSED_LINEAR,
             stem if stem.starts_with("ffn_") => FUSED_EXPERTS,
             _ => FUSED,
         }
@@ -1319,6 +1322,9 @@ pub const FUSED: &str = "attn_qkv.weight";
 
 /// Matrix of keys and values of latent attention.
 pub const FUSED_LATENT: &str = "attn_kv_b.weight";
+
+/// Matrix of queries, keys, values and gates of linear attention.
+pub const FUSED_LINEAR: &str = "ssm_in.weight";
 
 /// Matrices of gate and up of all experts.
 pub const FUSED_EXPERTS: &str = "ffn_gate_up_exps.weight";

@@ -105,6 +105,7 @@ impl<'g> Model<'g> {
         let hparams = Hparams::new(|pattern| value(pattern).or_else(|| dense(pattern)));
         model.hparams = hparams;
         model.read_tensors();
+        model.set_defaults();
         model
     }
 
@@ -157,6 +158,32 @@ impl<'g> Model<'g> {
         if self.arch == "deepseek4" && self.hparams.nextn > 0 && self.tensor(&next).is_none() {
             self.hparams.nextn = 0;
         }
+    }
+
+    /// Sets the hyperparameters that llama.cpp derives from other keys in single architectures (`load_arch_hparams` and
+    /// `load_arch_tensors` in `src/models`).
+    fn set_defaults(&mut self) {
+        let h = &mut self.hparams;
+        match self.arch {
+            // Heads of values in linear attention have the length of its keys, whatever the inner size is.
+            "qwen35" | "qwen35moe" | "qwen3next" | "qwen4exp" => {
+                h.ssm_inner = h.ssm_state.zip(h.ssm_rank).and_then(|(head, heads)| head.checked_mul(heads));
+                h.attention_interval = h.attention_interval.or(Some(4));
+            }
+            // Factors of rotary frequencies cover whole heads.
+            "phimoe" => h.rot = h.embd.zip(h.heads.and_then(|heads| heads.get(0))).and_then(|(n, k)| n.checked_div(k)),
+            // More blocks than there are mean that no block shares keys and values.
+            "gemma4" if h.blocks.is_some_and(|n| n < h.shared_kv) => h.shared_kv = 0,
+            // There is a shared expert in any case.
+            "exaone-moe" => h.shared_experts = 1,
+            "hy_v3" => h.shared_ff = h.shared_ff.or_else(|| h.expert_ff(0)),
+            _ => {}
+        }
+    }
+
+    /// Whether there is a block with this number that has linear attention.
+    fn is_main_recurrent(&self, block: u64) -> bool {
+        self.hparams.blocks.is_none_or(|n| block < n) && self.hparams.is_recurrent(block)
     }
 
     /// Whether the hyperparameter keys are required.

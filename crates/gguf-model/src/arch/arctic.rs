@@ -24,7 +24,7 @@ const ATTENTION_OF_ARCTIC: &[Row] = rows! {
     "attn_v.weight"        [Embd V]          UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_q.bias"          [Embd]            Optional    Always <- "self_attn.q_proj.bias";
     "attn_k.bias"          [V]               Optional    Always <- "self_attn.k_proj.bias";
-    "attn_output.weight"   [Embd Embd]       Required    Always + Optional <- "self_attn.o_proj";
+    "attn_output.weight"   [Embd Embd]       Required    Always <- "self_attn.o_proj";
 };
 
 const BLOCK: &[Row] = rows! {

@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
     ],
     outside: &[UNTIED_EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
         appended: super::exaone4::APPENDED,
@@ -34,4 +34,11 @@ const KEYS: &[Key] = keys! {
 
 const BIAS: &[Row] = rows! {
     "exp_probs_b.bias" [Experts] Optional Experts <- "mlp.e_score_correction.bias | mlp.gate.e_score_correction.bias";
+};
+
+/// Shared experts, combined in one feed-forward part.
+const SHARED: &[Row] = rows! {
+    "ffn_gate_shexp.weight" [Embd SharedOrExpertsFf] Required SharedExperts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedOrExpertsFf] Required SharedExperts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SharedOrExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
 };

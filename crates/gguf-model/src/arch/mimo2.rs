@@ -53,14 +53,14 @@ const KEYS: &[Key] = keys! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"         [Embd]                  Required Always <- "input_layernorm";
-    "attn_qkv.weight"          [Embd Qkv]              Optional Always <- "self_attn.qkv_proj";
-    "attn_q.weight"            [Embd Q]                Optional Always <- "self_attn.q_proj";
-    "attn_k.weight"            [Embd K]                Optional Always <- "self_attn.k_proj";
-    "attn_v.weight"            [Embd V]                Optional Always <- "self_attn.v_proj";
+    "attn_qkv.weight"          [Embd Qkv]              Optional Always + Optional <- "self_attn.qkv_proj";
+    "attn_q.weight"            [Embd Q]                UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"            [Embd K]                UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"            [Embd V]                UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_output.weight"       [HeadsV Embd]           Required Always <- "self_attn.o_proj";
     "attn_sinks.weight"        [Heads]                 Optional Always <- "self_attn.attention_sink_bias";
     "ffn_norm.weight"          [Embd]                  Required Always <- "post_attention_layernorm | pre_mlp_layernorm";
-    "layer_output_norm.weight" [Embd]                  Optional Always <- "final_layernorm";
+    "layer_output_norm.weight" [Embd]                  Optional NextTokens <- "final_layernorm";
 };
 
 /// Blocks without experts are detected by their tensors in the checkpoint.

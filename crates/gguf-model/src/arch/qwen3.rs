@@ -71,7 +71,7 @@ const ANSWERING: &[(&str, &str, &str)] = &[
 
 const ANSWERS: &[Row] = rows! {
     "cls.output.weight"  [Embd Classes] Optional Always <- "answers | tied_answers" : "t e -> t[rerank.yes] e + t[rerank.no] e";
-    "token_embd.weight"  [Embd Vocab] Optional Always <- "tied_answers";
+    "token_embd.weight"  [Embd Vocab] Required Always <- "tied_answers";
 };
 
 /// Keys of a reranker. The template asks for a judgment of one document.

@@ -139,12 +139,13 @@ pub(super) const BLOCK: &[Row] = rows! {
     "ssm_norm.weight"            [SsmHeadV]            Required Recurrent <- "linear_attn.norm";
 };
 
-/// Fused queries, keys, values and gates, grouped by key head.
+/// Fused queries, keys, values and gates, grouped by key head. Old files have them in one matrix.
 const ONE_MATRIX: &[Row] = rows! {
-    "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkvz"
+    "ssm_in.weight"              [Embd SsmGatedConvIn] Optional Recurrent;
+    "attn_qkv.weight"            [Embd SsmConvIn]      UnlessFused Recurrent <- "linear_attn.in_proj_qkvz"
         : "(SsmGroups g) ... -> (SsmGroups g[:SsmState]) ... + (SsmGroups g[SsmState:SsmState+SsmState]) ...
             + (SsmGroups g[SsmState+SsmState:SsmState+SsmState+SsmGroup]) ...";
-    "attn_gate.weight"           [Embd SsmInner]       Required Recurrent <- "linear_attn.in_proj_qkvz"
+    "attn_gate.weight"           [Embd SsmInner]       UnlessFused Recurrent <- "linear_attn.in_proj_qkvz"
         : "(SsmGroups g) ... -> (SsmGroups g[SsmState+SsmState+SsmGroup:]) ...";
     "ssm_conv1d.weight"          [SsmConv SsmConvIn]   Required Recurrent <- "linear_attn.conv1d" : "c 1 k -> c k";
     "ssm_dt.bias"                [SsmRank]             Required Recurrent <- "linear_attn.dt_bias";

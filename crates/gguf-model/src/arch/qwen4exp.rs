@@ -76,7 +76,7 @@ const OUTSIDE: &[Row] = rows! {
     "output_hc_down.weight"       [HyperEmbd HyperRank]     Required Always <- "hyper_connection_mixer.input_mix_weight_down";
     "output_hc_up.weight"         [HyperRank HyperEmbd]     Required Always <- "hyper_connection_mixer.input_mix_weight_up";
     "output.weight"               [Embd Vocab]              Optional Always <- "lm_head";
-    "per_layer_token_embd.weight" []                        Required NGrams
+    "per_layer_token_embd.weight" [PerLayer Any]            Required NGrams
         <- "ple_embedding.ngram_embedding.shard_{+split_ngram_parts}";
 };
 

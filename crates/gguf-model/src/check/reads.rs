@@ -180,7 +180,9 @@ const READS: &[Read] = reads! {
     ROPE_SCALING_ATTN_FACTOR One(F32) Always: ;
     ROPE_SCALING_ALPHA One(F32) Always: ;
     ATTENTION_KEY_LENGTH One(U32) Heads: ;
+    ATTENTION_KEY_LENGTH One(U32) Always: "plamo2";
     ATTENTION_VALUE_LENGTH One(U32) Heads: ;
+    ATTENTION_VALUE_LENGTH One(U32) Always: "plamo2";
     ROPE_DIMENSION_COUNT One(U32) Heads: ;
     ATTENTION_KEY_LENGTH_SWA One(U32) Always: ;
     ATTENTION_VALUE_LENGTH_SWA One(U32) Always: ;
@@ -441,9 +443,61 @@ pub(super) fn has_effect(model: &Model<'_>, pattern: &str) -> bool {
     rows.any(|read| read.is_of(model.arch) && (read.when.needs_hparams() || read.when.holds(model)))
 }
 
-/// Whether a draft must list the blocks with a sliding window (`load_arch_hparams` in `src/models/dflash.cpp`).
-pub(super) fn needs_windows(model: &Model<'_>) -> bool {
-    model.arch == "dflash" && If::SlidingDraft.holds(model)
+/// Keys that an architecture requires only of some models: the architectures, which models, why, and the keys.
+type Condition = (&'static [&'static str], If, &'static str, &'static [&'static str]);
+
+const REQUIRED: &[Condition] = &[
+    (
+        &["dflash"],
+        If::SlidingDraft,
+        "a draft with a sliding window needs it",
+        &[keys::ATTENTION_SLIDING_WINDOW_PATTERN],
+    ),
+    (
+        &["dflash"],
+        If::HyperConnections,
+        "a draft with hyper-connections needs it",
+        &[
+            keys::ATTENTION_Q_LORA_RANK,
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::EXPERT_FEED_FORWARD_LENGTH,
+            keys::EXPERT_SHARED_COUNT,
+            keys::EXPERT_WEIGHTS_SCALE,
+            keys::EXPERT_WEIGHTS_NORM,
+            keys::EXPERT_GATING_FUNC,
+            keys::SWIGLU_CLAMP_EXP,
+            keys::ATTENTION_OUTPUT_GROUP_COUNT,
+            keys::ATTENTION_OUTPUT_LORA_RANK,
+            keys::HYPER_CONNECTION_SINKHORN_ITERATIONS,
+            keys::HYPER_CONNECTION_EPSILON,
+        ],
+    ),
+    (
+        &["qwen4exp"],
+        If::Ngrams,
+        "n-gram embeddings need it",
+        &[
+            keys::PLE_NGRAM_SIZE,
+            keys::PLE_HEADS_PER_NGRAM,
+            keys::PLE_CONV_KERNEL,
+            keys::PLE_EOS_TOKEN_ID,
+            keys::EMBEDDING_LENGTH_PER_LAYER_INPUT,
+            keys::PLE_LAYER_MULTIPLIERS,
+            keys::PLE_HEAD_OFFSETS,
+            keys::PLE_HEAD_VOCAB_SIZES,
+        ],
+    ),
+];
+
+/// The keys that llama.cpp requires of this model because of the values of others, and why (`load_arch_hparams` in `src/models`).
+pub(super) fn required(model: &Model<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let due = REQUIRED.iter().filter(|(archs, when, ..)| archs.contains(&model.arch) && when.holds(model));
+    due.flat_map(|(_, _, why, keys)| keys.iter().map(|key| (*key, *why)))
+}
+
+/// Whether the model has n-gram embeddings.
+pub(super) fn has_ngrams(model: &Model<'_>) -> bool {
+    If::Ngrams.holds(model)
 }
 
 /// The keys that llama.cpp reads of this model.

@@ -246,7 +246,8 @@ fn in_family<'g>(
         report.add(&TENSOR_TYPE, t, format_args!("the factors of rotary frequencies are of type {}", t.ty));
     }
     let fits = if family.is_exact { tensor.fits_exactly(t.dims, h, block) } else { tensor.fits(t.dims, h, block) };
-    if !fits {
+    let is_reshaped = || RESHAPED.contains(&(model.arch, name.rest)) && is_as_large(t.dims, tensor, h, block);
+    if !fits && !is_reshaped() {
         let unset: Vec<&str> = tensor
             .shape()
             .iter()
@@ -265,6 +266,23 @@ fn in_family<'g>(
             }
         }
     }
+}
+
+/// Tensors of which llama.cpp compares the number of elements, and not the dimensions (`TENSOR_ALLOW_RESHAPE` in `load_arch_tensors`).
+const RESHAPED: &[(&str, &str)] = &[
+    ("qwen4exp", "output_hc_norm.weight"),
+    ("qwen4exp", "hc_attn_norm.weight"),
+    ("qwen4exp", "hc_ffn_norm.weight"),
+    ("qwen4exp", "ple_norm_key.weight"),
+    ("qwen4exp", "ple_norm_query.weight"),
+    ("qwen4exp", "ple_norm_conv.weight"),
+];
+
+/// Whether a tensor has as many elements as expected.
+fn is_as_large(dims: Dims<'_>, tensor: &Tensor, h: &Hparams<'_>, block: u64) -> bool {
+    let found = dims.into_iter().try_fold(1u64, |n, dim| n.checked_mul(dim));
+    let expected = tensor.shape().iter().try_fold(1u64, |n, dim| n.checked_mul(dim.of(h, block)?));
+    found.is_some() && found == expected
 }
 
 /// Checks that scales belong to weights in the model, and their shapes.

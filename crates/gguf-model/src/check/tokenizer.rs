@@ -13,13 +13,16 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     if !matches!(model.kind, Kind::Model | Kind::Vocab) {
         return;
     }
-    if let Some(kv) = model.kv(keys::TOKENIZER_GGML_TOKENS)
+    // Without a tokenizer, llama.cpp does not read the tokens.
+    let has_tokenizer = !matches!(model.get(keys::TOKENIZER_GGML_MODEL), Some("no_vocab" | "none"));
+    if let Some(kv) = model.kv(keys::TOKENIZER_GGML_TOKENS).filter(|_| has_tokenizer)
         && let ValueRef::Array(tokens) = kv.value
         && tokens.strings().is_some()
     {
         vocabulary(model, kv, tokens, report);
     }
     pre_tokenizer(model, report);
+    replacements(model, report);
     templates(model, report);
 }
 
@@ -253,6 +256,22 @@ fn pre_tokenizer(model: &Model<'_>, report: &mut Report) {
             report.add(&TOKENIZER_PRE, kv, format_args!("the text is empty"));
         }
         Some(_) => {}
+    }
+}
+
+/// Checks the replacements of characters before unigrams: the length of a trie in bytes, the trie, and texts (`llama_vocab::impl::load`).
+fn replacements(model: &Model<'_>, report: &mut Report) {
+    if model.get(keys::TOKENIZER_GGML_MODEL) != Some("t5") {
+        return;
+    }
+    let Some((kv, bytes)) = array(model, keys::TOKENIZER_GGML_PRECOMPILED_CHARSMAP) else { return };
+    let byte = |i| bytes.get(i).and_then(|byte| byte.as_integer()).map(|byte| (byte & 0xff) as u8);
+    let length =
+        byte(0).zip(byte(1)).zip(byte(2)).zip(byte(3)).map(|(((a, b), c), d)| u32::from_le_bytes([a, b, c, d]));
+    if length.is_none_or(|n| u64::from(n) + 4 >= bytes.len()) {
+        let expected = "the length of a trie in 4 bytes, the trie, and texts";
+        let message = format_args!("the array has {} elements, which do not hold the trie", bytes.len());
+        report.add_with(&VALUE_REJECTED, &kv, message, expected, VALUE_REJECTED.hint);
     }
 }
 

@@ -2,13 +2,13 @@
 
 use gguf_format::check::{At, Report, Rule, shown};
 use gguf_format::keys::{self, Fit, KeyInfo, Kind as ValueKind};
-use gguf_format::{KvRef, ValueRef};
+use gguf_format::{ArrayRef, KvRef, ValueRef};
 
 use super::reads::{self, Misread, Read};
 use super::rules::*;
 use super::tokenizer::is_byte_pairs;
 use super::{Kind, Model};
-use crate::hparams::{Hparams, MAX_BLOCKS, MAX_EXPERTS, PerBlock};
+use crate::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
 
 /// The number of unknown keys for which a similar known key is searched. The search is slow, and files may have any
 /// number of keys.
@@ -146,8 +146,11 @@ fn required(model: &Model<'_>, report: &mut Report) {
             for row in crate::arch::required_keys(model.arch) {
                 need(row.pattern, "llama.cpp does not load the model without it");
             }
-            if reads::needs_windows(model) {
-                need(keys::ATTENTION_SLIDING_WINDOW_PATTERN, "a draft with a sliding window needs it");
+            reads::required(model).for_each(|(pattern, why)| need(pattern, why));
+            if LATENT.contains(&model.arch) {
+                [keys::ATTENTION_KEY_LENGTH_MLA, keys::ATTENTION_VALUE_LENGTH_MLA]
+                    .iter()
+                    .for_each(|key| need(key, "latent attention needs it"));
             }
             vocabulary(model, need);
         }
@@ -227,7 +230,9 @@ fn heads(model: &Model<'_>, report: &mut Report) {
     let Some(kv) = model.kv(keys::ATTENTION_HEAD_COUNT) else { return };
     let h = &model.hparams;
     let attends = || {
-        let mut tensors = model.shards.iter().flat_map(|shard| shard.tensors());
+        let tensors = model.shards.iter().flat_map(|shard| shard.tensors());
+        // The attention of PosNet has one head.
+        let mut tensors = tensors.filter(|t| !t.name.as_bytes().starts_with(b"posnet."));
         tensors.any(|t| t.name.as_bytes().windows(8).any(|w| w == b".attn_q." || w == b"attn_qkv"))
     };
     if let Some(PerBlock::Same(0)) = h.heads
@@ -311,38 +316,227 @@ fn expert_groups(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// What llama.cpp demands of the value of a key.
+/// Architectures that llama.cpp loads only with the lengths of heads of latent attention (`load_arch_tensors` in `src/models`).
+const LATENT: &[&str] = &["deepseek32", "dots3note", "glm-dsa"];
+
+/// What llama.cpp demands of the value of a key, if there is one.
 #[derive(Clone, Copy)]
 enum Demand {
     True,
     Negative,
-    /// The value of another key, which also has a default.
-    Same(fn(&Hparams<'_>) -> bool, &'static str),
+    /// A number from the first to the second one.
+    Within(u64, u64),
+    /// A number of blocks.
+    Blocks,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// As many elements as this, or more.
+    Elements(fn(&Model<'_>) -> u64),
+    /// A relation to other keys, and the expected value as text.
+    Agrees(fn(&Model<'_>) -> bool, &'static str),
 }
 
-/// The demands of single architectures (`load_arch_hparams` in `src/models`).
+const POSITIVE: Demand = Demand::Within(1, u32::MAX as u64);
+
+/// The demands of single architectures (`load_hparams` in `llama-model.cpp`, `load_arch_hparams` and `load_arch_tensors` in `src/models`).
 const DEMANDS: &[(&str, &str, Demand)] = &[
     ("bailingmoe3", keys::KDA_SAFE_GATE, Demand::True),
     ("bailingmoe3", keys::KDA_GATE_LOWER_BOUND, Demand::Negative),
+    ("deepseek32", keys::ATTENTION_KEY_LENGTH_MLA, POSITIVE),
+    ("deepseek32", keys::ATTENTION_VALUE_LENGTH_MLA, POSITIVE),
+    ("dots3note", keys::ATTENTION_KEY_LENGTH_MLA, POSITIVE),
+    ("dots3note", keys::ATTENTION_VALUE_LENGTH_MLA, POSITIVE),
+    ("glm-dsa", keys::ATTENTION_KEY_LENGTH_MLA, POSITIVE),
+    ("glm-dsa", keys::ATTENTION_VALUE_LENGTH_MLA, POSITIVE),
+    ("dflash", keys::HIDDEN_ACTIVATION, Demand::OneOf(&["gelu", "gelu_pytorch_tanh", "silu"])),
+    ("gemma4", keys::ATTENTION_VALUE_LENGTH, SAME_LENGTH),
+    ("gemma4", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
+    ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH, SAME_LENGTH),
+    ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
+    ("nanbeige", keys::NUM_LOOPS, POSITIVE),
     (
-        "gemma4",
-        keys::ATTENTION_VALUE_LENGTH,
-        Demand::Same(|h| h.layer_head(0) == h.layer_head_v(0), "the value of attention.key_length"),
+        "nanbeige",
+        keys::NUM_LOOPS,
+        Demand::Agrees(
+            |model| {
+                let loops = model.get::<u64>(keys::NUM_LOOPS).unwrap_or(1);
+                let blocks = model.hparams.blocks.unwrap_or(0).saturating_sub(model.hparams.nextn);
+                loops.saturating_mul(blocks) <= MAX_BLOCKS
+            },
+            "so few loops that at most 512 blocks run",
+        ),
     ),
     (
-        "gemma4",
-        keys::ATTENTION_VALUE_LENGTH_SWA,
-        Demand::Same(|h| h.head_k_swa == h.head_v_swa, "the value of attention.key_length_swa"),
+        "qwen3next",
+        keys::ATTENTION_RECURRENT_LAYERS,
+        Demand::Agrees(
+            |model| {
+                let (h, blocks) = (&model.hparams, model.hparams.blocks.unwrap_or(0));
+                let mut next = blocks.saturating_sub(h.nextn)..blocks.min(MAX_BLOCKS);
+                !next.any(|block| h.recurrent.is_some_and(|list| list.flag(block)))
+            },
+            "no block that predicts further tokens",
+        ),
+    ),
+    ("qwen4exp", keys::SSM_CONV_KERNEL, POSITIVE),
+    ("qwen4exp", keys::SSM_INNER_SIZE, POSITIVE),
+    ("qwen4exp", keys::SSM_STATE_SIZE, POSITIVE),
+    ("qwen4exp", keys::SSM_TIME_STEP_RANK, POSITIVE),
+    ("qwen4exp", keys::SSM_GROUP_COUNT, POSITIVE),
+    ("qwen4exp", keys::HYPER_CONNECTION_COUNT, Demand::Within(2, u32::MAX as u64)),
+    ("qwen4exp", keys::HYPER_CONNECTION_LOW_RANK, POSITIVE),
+    ("qwen4exp", keys::ATTENTION_INDEXER_HEAD_COUNT, POSITIVE),
+    ("qwen4exp", keys::ATTENTION_INDEXER_KEY_LENGTH, POSITIVE),
+    ("qwen4exp", keys::ATTENTION_INDEXER_TOP_K, POSITIVE),
+    (
+        "qwen4exp",
+        keys::FULL_ATTENTION_INTERVAL,
+        Demand::Agrees(
+            |model| {
+                model.value(keys::ATTENTION_RECURRENT_LAYERS).is_some()
+                    || model.get::<u64>(keys::FULL_ATTENTION_INTERVAL) != Some(0)
+            },
+            "a positive number",
+        ),
+    ),
+    (
+        "qwen4exp",
+        keys::PLE_LAYERS,
+        Demand::Agrees(
+            |model| {
+                let Some(list) = model.hparams.ngram_blocks.filter(|list| list.len() > 0) else { return true };
+                let block = list.get(0).and_then(|block| block.get::<u64>().ok());
+                list.len() == 1 && block.is_some_and(|block| model.is_main_recurrent(block))
+            },
+            "one block, with linear attention",
+        ),
+    ),
+    ("qwen4exp", keys::PLE_NGRAM_SIZE, NGRAM_SIZE),
+    (
+        "qwen4exp",
+        keys::PLE_HEADS_PER_NGRAM,
+        Demand::Agrees(
+            |model| !reads::has_ngrams(model) || (1..=MAX_NGRAM_HEADS).contains(&ngram_heads(model)),
+            "1 to 64 heads of all n-grams together",
+        ),
+    ),
+    ("qwen4exp", keys::PLE_CONV_KERNEL, NGRAM_CONVOLUTION),
+    ("qwen4exp", keys::EMBEDDING_LENGTH_PER_LAYER_INPUT, NGRAM_WIDTH),
+    ("qwen4exp", keys::PLE_LAYER_MULTIPLIERS, Demand::Elements(ngram_size)),
+    ("qwen4exp", keys::PLE_HEAD_OFFSETS, Demand::Elements(ngram_heads)),
+    ("qwen4exp", keys::PLE_HEAD_VOCAB_SIZES, Demand::Elements(ngram_heads)),
+    (
+        "qwen4exp",
+        keys::PLE_HEAD_VOCAB_SIZES,
+        Demand::Agrees(ngram_ranges_fit, "positive numbers of rows that end below 2^31"),
+    ),
+    (
+        "qwen4exp",
+        keys::PLE_HEAD_OFFSETS,
+        Demand::Agrees(
+            |model| {
+                let table = model.tensor("per_layer_token_embd.weight");
+                table.is_none_or(|table| {
+                    ngram_rows(model).all(|(first, n)| first.saturating_add(n) <= table.dims.dim(1))
+                })
+            },
+            "rows of per_layer_token_embd.weight",
+        ),
+    ),
+    ("t5", keys::DECODER_BLOCK_COUNT, Demand::Within(0, MAX_BLOCKS)),
+    ("wavtokenizer-dec", keys::POSNET_BLOCK_COUNT, Demand::Blocks),
+    // Tables list the tensors of six blocks.
+    ("wavtokenizer-dec", keys::POSNET_BLOCK_COUNT, Demand::Within(6, 6)),
+    ("wavtokenizer-dec", keys::CONVNEXT_BLOCK_COUNT, Demand::Blocks),
+    (
+        "wavtokenizer-dec",
+        keys::CONVNEXT_EMBEDDING_LENGTH,
+        Demand::Agrees(
+            |model| model.hparams.posnet_embd == model.hparams.convnext_embd,
+            "the value of posnet.embedding_length",
+        ),
     ),
 ];
 
+const SAME_LENGTH: Demand = Demand::Agrees(
+    |model| model.hparams.layer_head(0) == model.hparams.layer_head_v(0),
+    "the value of attention.key_length",
+);
+
+const SAME_LENGTH_SWA: Demand = Demand::Agrees(
+    |model| model.hparams.head_k_swa == model.hparams.head_v_swa,
+    "the value of attention.key_length_swa",
+);
+
+const NGRAM_SIZE: Demand = Demand::Agrees(
+    |model| !reads::has_ngrams(model) || (2..=MAX_NGRAM).contains(&ngram_size(model)),
+    "a number from 2 to 8",
+);
+
+const NGRAM_CONVOLUTION: Demand =
+    Demand::Agrees(|model| !reads::has_ngrams(model) || model.hparams.ngram_conv != Some(0), "a positive number");
+
+const NGRAM_WIDTH: Demand =
+    Demand::Agrees(|model| !reads::has_ngrams(model) || model.hparams.per_layer_embd != Some(0), "a positive number");
+
+/// The longest n-grams, and the largest number of their heads, that llama.cpp supports (`LLAMA_MAX_PLE_NGRAM` and `LLAMA_MAX_PLE_HEADS` in
+/// `llama-hparams.h`).
+const MAX_NGRAM: u64 = 8;
+const MAX_NGRAM_HEADS: u64 = 64;
+
+/// The length of n-grams; 0 without n-gram embeddings.
+fn ngram_size(model: &Model<'_>) -> u64 {
+    model.get(keys::PLE_NGRAM_SIZE).filter(|_| reads::has_ngrams(model)).unwrap_or(0)
+}
+
+/// The number of heads of n-gram embeddings: for each length from 2 on, those of a length.
+fn ngram_heads(model: &Model<'_>) -> u64 {
+    let per_length = model.get::<u64>(keys::PLE_HEADS_PER_NGRAM).unwrap_or(0);
+    ngram_size(model).saturating_sub(1).saturating_mul(per_length)
+}
+
+/// The first row of each head of n-gram embeddings, and the number of its rows.
+fn ngram_rows(model: &Model<'_>) -> impl Iterator<Item = (u64, u64)> {
+    let list = |pattern| model.value(pattern).and_then(|value| value.as_array());
+    let (offsets, sizes) = (list(keys::PLE_HEAD_OFFSETS), list(keys::PLE_HEAD_VOCAB_SIZES));
+    let heads = ngram_heads(model).min(MAX_NGRAM_HEADS);
+    let heads = heads.min(offsets.map_or(0, |list| list.len())).min(sizes.map_or(0, |list| list.len()));
+    (0..heads).map(move |head| {
+        let number = |list: Option<ArrayRef<'_>>| list.and_then(|list| list.get(head)?.get().ok()).unwrap_or(0);
+        (number(offsets), number(sizes))
+    })
+}
+
+/// Whether the rows of each head have numbers of 31 bits.
+fn ngram_ranges_fit(model: &Model<'_>) -> bool {
+    ngram_rows(model).all(|(first, n)| n > 0 && first.saturating_add(n) <= u64::from(u32::MAX / 2))
+}
+
 fn demands(model: &Model<'_>, report: &mut Report) {
+    let blocks = model.hparams.blocks.unwrap_or(MAX_BLOCKS);
     for (arch, pattern, demand) in DEMANDS {
         let Some(kv) = model.kv(pattern).filter(|_| *arch == model.arch && model.is_network()) else { continue };
+        let within = |min: u64, max: u64| {
+            let is_met = kv.value.as_integer().is_none_or(|n| (i128::from(min)..=i128::from(max)).contains(&n));
+            (is_met, format!("a number from {min} to {max}"))
+        };
         let (is_met, expected) = match demand {
-            Demand::True => (kv.value.get() != Ok(false), "true"),
-            Demand::Negative => (!kv.value.get::<f64>().is_ok_and(|v| v >= 0.0 || v.is_nan()), "a negative number"),
-            Demand::Same(is_same, expected) => (is_same(&model.hparams), *expected),
+            Demand::True => (kv.value.get() != Ok(false), "true".to_owned()),
+            Demand::Negative => {
+                (!kv.value.get::<f64>().is_ok_and(|v| v >= 0.0 || v.is_nan()), "a negative number".to_owned())
+            }
+            Demand::Within(min, max) => within(*min, *max),
+            Demand::Blocks => within(0, blocks),
+            Demand::OneOf(texts) => {
+                let is_met = kv.value.as_str().is_none_or(|found| texts.iter().any(|text| found == **text));
+                (is_met, texts.join(", "))
+            }
+            Demand::Elements(least) => {
+                let least = least(model);
+                let is_met = kv.value.as_array().is_none_or(|list| list.len() >= least);
+                (is_met, format!("at least {least} elements"))
+            }
+            Demand::Agrees(is_met, expected) => (is_met(model), (*expected).to_owned()),
         };
         if !is_met {
             report.add_with(
@@ -353,6 +547,12 @@ fn demands(model: &Model<'_>, report: &mut Report) {
                 VALUE_REJECTED.hint,
             );
         }
+    }
+    if model.arch == "gemma4-assistant" && model.is_network() && model.hparams.embd_out == model.hparams.embd {
+        let at = At::no_key(keys::EMBEDDING_LENGTH_OUT);
+        let expected = "the embedding length of the target, which is not that of the draft";
+        let found = model.hparams.embd_out.unwrap_or_default();
+        report.add_with(&VALUE_REJECTED, at, format_args!("the length is {found}"), expected, VALUE_REJECTED.hint);
     }
 }
 

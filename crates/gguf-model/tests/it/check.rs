@@ -848,6 +848,11 @@ fn attention_has_the_shapes_that_llama_cpp_expects() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The hyperparameters of a model.
+fn keys_of<'h>(head: &'h Head, name: &str) -> Hparams<'h> {
+    Hparams::new(|pattern| head.get(&keys::for_arch(pattern, name)))
+}
+
 /// A model of the tensors that an architecture requires, with these keys; counts not given are 8, and there are 6 blocks of 4 heads.
 fn of_table(name: &str, set: &[(&str, Value)]) -> Head {
     let mut head = llama();
@@ -905,6 +910,7 @@ fn tensors_depend_on_keys_and_other_tensors() {
         ];
         of_table(name, &[&keys[..], more].concat())
     };
+    let sparse = || latent("glm-dsa", &[("attention.key_length", n(12)), ("attention.value_length", n(10))]);
     let low_rank = || latent("deepseek2", &[("attention.q_lora_rank", n(5))]);
     let whole = || latent("deepseek2", &[("attention.q_lora_rank", n(0))]);
     let next = || latent("deepseek2", &[("attention.q_lora_rank", n(5)), ("nextn_predict_layers", n(1))]);
@@ -967,7 +973,117 @@ fn tensors_depend_on_keys_and_other_tensors() {
         head
     };
     let t5 = || of_table("t5", &[("block_count", n(2))]);
+    let linear = |name: &str, more: &[(&str, Value)]| {
+        let keys = [
+            ("ssm.inner_size", n(64)),
+            ("rope.dimension_sections", ints(&[1, 1, 2, 0])),
+            ("full_attention_interval", n(3)),
+            ("expert_count", n(2)),
+            ("expert_used_count", n(1)),
+            ("expert_feed_forward_length", n(8)),
+            ("expert_shared_feed_forward_length", n(8)),
+        ];
+        of_table(name, &[&keys[..], more].concat())
+    };
+    let in_one_matrix = || {
+        let mut head = linear("qwen3next", &[]);
+        for i in [0, 1, 3, 4] {
+            drop_tensor(&mut head, &format!("blk.{i}.attn_qkv.weight"));
+            drop_tensor(&mut head, &format!("blk.{i}.attn_gate.weight"));
+            add(&mut head, &format!("blk.{i}.ssm_in.weight"), &[32, 256]);
+        }
+        head
+    };
+    let next_recurrent = |last: bool| {
+        let list = array([true, true, false, true, true, false]);
+        let mut head = linear("qwen3next", &[("attention.recurrent_layers", list), ("nextn_predict_layers", n(1))]);
+        head.set("qwen3next.attention.recurrent_layers", array([true, true, false, true, true, last]));
+        head
+    };
+    let grams = |more: &[(&str, Value)]| {
+        let keys = [
+            ("ple.layers", ints(&[1])),
+            ("ple.ngram_size", n(3)),
+            ("ple.heads_per_ngram", n(2)),
+            ("ple.conv_kernel", n(4)),
+            ("ple.eos_token_id", n(1)),
+            ("embedding_length_per_layer_input", n(6)),
+            ("ple.layer_multipliers", array([1u64, 2, 3])),
+            ("ple.head_offsets", array([0u64, 5, 10, 15])),
+            ("ple.head_vocab_sizes", array([5u64, 5, 5, 5])),
+        ];
+        let mut head = linear("qwen4exp", &[&keys[..], more].concat());
+        tensor(&mut head, "per_layer_token_embd.weight").shape[1] = 20;
+        head
+    };
+    let mixture_of = |name: &str| {
+        let keys = [
+            ("expert_count", n(2)),
+            ("expert_used_count", n(1)),
+            ("expert_shared_count", n(1)),
+            ("attention.sliding_window_pattern", ints(&[1, 1, 1, 0, 1, 1])),
+        ];
+        of_table(name, &keys)
+    };
+    let sharing = |blocks: u32| {
+        let mut head = gemma();
+        head.set("gemma4.attention.shared_kv_layers", blocks);
+        head
+    };
+    let assistant = |out: u32| {
+        let keys = [
+            ("attention.sliding_window_pattern", array([false; 6])),
+            ("embedding_length_out", n(out)),
+            ("nextn_predict_layers", n(6)),
+        ];
+        of_table("gemma4-assistant", &keys)
+    };
+    let waves = || {
+        let keys = [("posnet.block_count", n(6)), ("convnext.block_count", n(2)), ("vocab_size", n(5))];
+        let mut head = of_table("wavtokenizer-dec", &keys);
+        head.kvs.retain(|kv| !kv.key.starts_with(b"tokenizer."));
+        head.set("tokenizer.ggml.model", "none");
+        head.tensors.clear();
+        let h = keys_of(&head, "wavtokenizer-dec");
+        let table = arch::of("wavtokenizer-dec").unwrap();
+        let shape = |t: &Tensor| t.shape().iter().map(|dim| dim.of(&h, 0).unwrap()).collect::<Vec<_>>();
+        let outside = table.outside().map(|t| (t.name_in(None), shape(&t)));
+        let blocks = (0..2).flat_map(|i| table.block().map(move |t| (t.name_in(Some(i)), t)));
+        let all: Vec<_> = outside.chain(blocks.map(|(name, t)| (name, shape(&t)))).collect();
+        all.iter().for_each(|(name, shape)| add(&mut head, name, shape));
+        head
+    };
+    let unigrams = |replacements: &[u8]| {
+        let mut head = t5();
+        head.set("tokenizer.ggml.model", "t5");
+        head.set("tokenizer.ggml.precompiled_charsmap", array(replacements.iter().copied()));
+        head
+    };
+    let jamba = || {
+        let keys = [
+            ("attention.head_count_kv", ints(&[0, 4, 0, 4, 0, 4])),
+            ("expert_count", n(2)),
+            ("expert_used_count", n(1)),
+        ];
+        let mut head = of_table("jamba", &keys);
+        for i in 0..6 {
+            let experts: &[(&str, &[u64])] = &[
+                ("gate_inp", &[32, 2]),
+                ("gate_exps", &[32, 96, 2]),
+                ("up_exps", &[32, 96, 2]),
+                ("down_exps", &[96, 32, 2]),
+            ];
+            let matrices: &[(&str, &[u64])] = &[("gate", &[32, 96]), ("up", &[32, 96]), ("down", &[96, 32])];
+            for (name, shape) in if i % 2 == 1 { experts } else { matrices } {
+                add(&mut head, &format!("blk.{i}.ffn_{name}.weight"), shape);
+            }
+        }
+        head
+    };
     type Change = fn(&mut Head);
+    let rejected: &[&str] = &["value.rejected"];
+    let missing_key: &[&str] = &["key.missing"];
+    let misshapen: &[&str] = &["tensor.shape"];
     let missing: &[&str] = &["tensor.missing"];
     let unexpected: &[&str] = &["tensor.unexpected"];
     let cases: &[(&str, Head, Change, &[&str])] = &[
@@ -1063,6 +1179,111 @@ fn tensors_depend_on_keys_and_other_tensors() {
         ("a router without its scale", routed(), |h| drop_tensor(h, "blk.1.ffn_gate_inp.scale"), missing),
         ("a router without gates", routed(), |h| drop_tensor(h, "blk.1.ffn_gate_up_exps.weight"), missing),
         ("a router with gates twice", routed(), |h| add(h, "blk.1.ffn_gate_exps.weight", &[32, 96, 2]), unexpected),
+        ("linear attention", linear("qwen35", &[]), |_| {}, &[]),
+        ("of another inner size", linear("qwen35", &[]), |h| h.set("qwen35.ssm.inner_size", 7u32), &[]),
+        ("of other heads", linear("qwen35", &[]), |h| h.set("qwen35.ssm.time_step_rank", 4u32), misshapen),
+        ("in one matrix", in_one_matrix(), |_| {}, &[]),
+        ("without it", in_one_matrix(), |h| drop_tensor(h, "blk.1.ssm_in.weight"), missing),
+        ("the last block predicts further tokens", next_recurrent(false), |_| {}, &[]),
+        ("and is listed as recurrent", next_recurrent(true), |_| {}, rejected),
+        ("n-grams", grams(&[]), |_| {}, &[]),
+        ("norms of other dimensions", grams(&[]), |h| tensor(h, "blk.0.hc_attn_norm.weight").shape = vec![32, 8], &[]),
+        (
+            "norms of another size",
+            grams(&[]),
+            |h| tensor(h, "blk.0.hc_attn_norm.weight").shape = vec![32, 7],
+            misshapen,
+        ),
+        ("no position is chosen", grams(&[("attention.indexer.top_k", n(0))]), |_| {}, rejected),
+        ("n-grams in two blocks", grams(&[("ple.layers", ints(&[1, 3]))]), |_| {}, rejected),
+        ("n-grams in a block with attention", grams(&[("ple.layers", ints(&[2]))]), |_| {}, rejected),
+        ("n-grams of one token", grams(&[("ple.ngram_size", n(1))]), |_| {}, rejected),
+        ("many heads", grams(&[("ple.heads_per_ngram", n(33))]), |_| {}, rejected),
+        ("n-grams of no convolution", grams(&[("ple.conv_kernel", n(0))]), |_| {}, rejected),
+        ("n-grams of no width", grams(&[("embedding_length_per_layer_input", n(0))]), |_| {}, rejected),
+        ("few multipliers", grams(&[("ple.layer_multipliers", array([1u64, 2]))]), |_| {}, rejected),
+        ("few offsets", grams(&[("ple.head_offsets", array([0u64, 5, 10]))]), |_| {}, rejected),
+        ("few sizes", grams(&[("ple.head_vocab_sizes", array([5u64, 5, 5]))]), |_| {}, rejected),
+        ("a head without rows", grams(&[("ple.head_vocab_sizes", array([5u64, 0, 5, 5]))]), |_| {}, rejected),
+        ("more rows than there are", grams(&[("ple.head_vocab_sizes", array([5u64, 5, 5, 6]))]), |_| {}, rejected),
+        (
+            "n-grams without a width",
+            grams(&[]),
+            |h| assert!(h.remove("qwen4exp.embedding_length_per_layer_input")),
+            missing_key,
+        ),
+        ("n-grams without an end", grams(&[]), |h| assert!(h.remove("qwen4exp.ple.eos_token_id")), missing_key),
+        (
+            "no width and no n-grams",
+            linear("qwen4exp", &[]),
+            |h| assert!(!h.remove("qwen4exp.embedding_length_per_layer_input")),
+            &[],
+        ),
+        ("a shared expert", mixture_of("exaone-moe"), |_| {}, &[]),
+        (
+            "without the number of them",
+            mixture_of("exaone-moe"),
+            |h| assert!(h.remove("exaone-moe.expert_shared_count")),
+            &[],
+        ),
+        (
+            "without the shared expert",
+            mixture_of("exaone-moe"),
+            |h| drop_tensor(h, "blk.1.ffn_up_shexp.weight"),
+            missing,
+        ),
+        ("as wide as others", mixture_of("hy_v3"), |h| add(h, "blk.0.ffn_gate_shexp.weight", &[32, 8]), &[]),
+        ("as wide as no other", mixture_of("hy_v3"), |h| add(h, "blk.0.ffn_gate_shexp.weight", &[32, 7]), misshapen),
+        ("a bias of queries", mixture_of("mimo2"), |h| add(h, "blk.0.attn_q.bias", &[32]), &[]),
+        ("without queries", mixture_of("mimo2"), |h| drop_tensor(h, "blk.0.attn_q.weight"), missing),
+        ("a last norm", mixture_of("mimo2"), |h| add(h, "blk.0.layer_output_norm.weight", &[32]), unexpected),
+        ("a bias of the output", mixture_of("arctic"), |h| add(h, "blk.0.attn_output.bias", &[32]), unexpected),
+        ("without embeddings", of_table("qwen3", &[]), |h| drop_tensor(h, "token_embd.weight"), missing),
+        (
+            "rotary factors of whole heads",
+            of_table("phimoe", &[("expert_count", n(2)), ("expert_used_count", n(1)), ("rope.dimension_count", n(2))]),
+            |h| add(h, "rope_factors_long.weight", &[4]),
+            &[],
+        ),
+        ("blocks share keys", sharing(1), |h| drop_tensor(h, "blk.5.attn_k.weight"), &[]),
+        ("more blocks than there are", sharing(7), |h| drop_tensor(h, "blk.5.attn_k.weight"), missing),
+        ("sparse latent attention", sparse(), |_| {}, &[]),
+        ("without lengths of heads", sparse(), |h| assert!(h.remove("glm-dsa.attention.key_length_mla")), missing_key),
+        ("heads of no length", sparse(), |h| h.set("glm-dsa.attention.key_length_mla", 0u32), rejected),
+        ("an assistant", assistant(48), |_| {}, &[]),
+        ("of a target as wide", assistant(32), |_| {}, rejected),
+        ("with other values", assistant(48), |h| h.set("gemma4-assistant.attention.value_length_swa", 5u32), rejected),
+        ("loops", of_table("nanbeige", &[("num_loops", n(2))]), |_| {}, &[]),
+        ("no loops", of_table("nanbeige", &[("num_loops", n(0))]), |_| {}, rejected),
+        ("many loops", of_table("nanbeige", &[("num_loops", n(86))]), |_| {}, rejected),
+        ("an activation", flash(), |h| h.set("dflash.hidden_activation", "gelu"), &[]),
+        ("another activation", flash(), |h| h.set("dflash.hidden_activation", "relu"), rejected),
+        ("an audio decoder", waves(), |_| {}, &[]),
+        ("tokens without a tokenizer", waves(), |h| h.set("tokenizer.ggml.tokens", strings(&["a", "a"])), &[]),
+        ("no heads outside PosNet", waves(), |h| h.set("wavtokenizer-dec.attention.head_count", 0u32), &[]),
+        ("five blocks of PosNet", waves(), |h| h.set("wavtokenizer-dec.posnet.block_count", 5u32), rejected),
+        ("fewer blocks than PosNet has", waves(), |h| h.set("wavtokenizer-dec.block_count", 5u32), rejected),
+        ("PLaMo 2 with lengths", of_table("plamo2", &[]), |h| h.set("plamo2.attention.key_length", 8u32), &[]),
+        (
+            "PLaMo 2 with lengths of another type",
+            of_table("plamo2", &[("attention.head_count", ints(&[0, 4, 0, 4, 0, 4])), ("attention.key_length", n(8))]),
+            |h| h.set("plamo2.attention.key_length", 8u16),
+            &["key.type"],
+        ),
+        ("replacements", unigrams(&[2, 0, 0, 0, 1, 1, 0]), |_| {}, &[]),
+        ("no room for the trie", unigrams(&[3, 0, 0, 0, 1, 1, 0]), |_| {}, rejected),
+        ("no room for its length", unigrams(&[0, 0, 0]), |_| {}, rejected),
+        ("blocks with and without experts", jamba(), |_| {}, &[]),
+        (
+            "a matrix of experts without a router",
+            jamba(),
+            |h| add(h, "blk.0.ffn_up_exps.weight", &[32, 96, 2]),
+            unexpected,
+        ),
+        ("a router without experts", jamba(), |h| drop_tensor(h, "blk.1.ffn_up_exps.weight"), missing),
+        ("neither experts nor matrices", jamba(), |h| drop_tensor(h, "blk.0.ffn_up.weight"), missing),
+        ("a matrix beside a router", jamba(), |h| add(h, "blk.1.ffn_up.weight", &[32, 96]), unexpected),
+        ("many decoder blocks", t5(), |h| h.set("t5.decoder_block_count", 513u32), rejected),
         ("encoder and decoder", t5(), |_| {}, &[]),
         (
             "blocks that predict further tokens",

@@ -17,19 +17,27 @@ struct Group {
     optional: &'static [&'static str],
 }
 
-/// `load_arch_tensors` in `src/models/gemma4.cpp`: a router makes a block one with experts.
-const GROUPS: &[Group] = &[Group {
-    arch: "gemma4",
-    leader: "ffn_gate_inp.weight",
-    required: &[
-        "ffn_gate_inp.scale",
-        "pre_ffw_norm_2.weight",
-        "post_ffw_norm_1.weight",
-        "post_ffw_norm_2.weight",
-        "ffn_down_exps.weight",
-    ],
-    optional: &["ffn_gate_up_exps.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.scale"],
-}];
+/// `load_arch_tensors` in `src/models/gemma4.cpp` and `jamba.cpp`: a router makes a block one with experts.
+const GROUPS: &[Group] = &[
+    Group {
+        arch: "gemma4",
+        leader: "ffn_gate_inp.weight",
+        required: &[
+            "ffn_gate_inp.scale",
+            "pre_ffw_norm_2.weight",
+            "post_ffw_norm_1.weight",
+            "post_ffw_norm_2.weight",
+            "ffn_down_exps.weight",
+        ],
+        optional: &["ffn_gate_up_exps.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.scale"],
+    },
+    Group {
+        arch: "jamba",
+        leader: "ffn_gate_inp.weight",
+        required: &["ffn_gate_exps.weight", "ffn_down_exps.weight", "ffn_up_exps.weight"],
+        optional: &[],
+    },
+];
 
 /// A tensor of a block, and those that are required without it and not expected with it.
 struct Either {
@@ -40,8 +48,14 @@ struct Either {
     others: &'static [&'static str],
 }
 
-/// `load_arch_tensors` in `src/models/grok.cpp` and `gemma4.cpp`.
+/// `load_arch_tensors` in `src/models/grok.cpp`, `gemma4.cpp` and `jamba.cpp`.
 const ALTERNATIVES: &[Either] = &[
+    Either {
+        arch: "jamba",
+        with: None,
+        first: "ffn_gate_inp.weight",
+        others: &["ffn_gate.weight", "ffn_down.weight", "ffn_up.weight"],
+    },
     Either { arch: "grok", with: None, first: "layer_output_norm.weight", others: &["post_ffw_norm.weight"] },
     Either {
         arch: "gemma4",
