@@ -2,7 +2,7 @@
 //! tensor loses a byte, every success has its effect, and a failure has none and names its reason.
 //!
 //! By default there are a few pairs of each kind. `GGUF_PAIRS` is another number, and `GGUF_PAIRS_OF` a part of the names of the kinds to
-//! try.
+//! try. `GGUF_PAIRS_PER_COMMAND` is a number of pairs for each command with its options, over all kinds that have it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -673,19 +673,37 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Tries the pairs in a directory.
+/// A command of a pair without its files and values: its name and its options. Whether an output may be replaced makes no difference.
+fn command(of: &str) -> String {
+    let mut words = of.split(' ');
+    let name = words.by_ref().find(|word| *word != "gguf").unwrap();
+    let rest: Vec<&str> = words.filter(|word| word.starts_with('-') && *word != "-f").collect();
+    format!("{name} {}", rest.join(" "))
+}
+
+/// The number of pairs of a kind.
+fn rounds(kind: &Pair) -> usize {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<usize>().unwrap());
+    let Some(n) = number("GGUF_PAIRS_PER_COMMAND") else { return number("GGUF_PAIRS").unwrap_or(PAIRS) };
+    let kinds = |of: &str| KINDS.iter().filter(|kind| kind.commands.iter().any(|c| command(c) == command(of))).count();
+    kind.commands.iter().map(|of| n.div_ceil(kinds(of))).max().unwrap_or(n)
+}
+
 fn run_in(dir: &Path) {
-    let n = std::env::var("GGUF_PAIRS").map_or(PAIRS, |n| n.parse().unwrap());
     let of = std::env::var("GGUF_PAIRS_OF").unwrap_or_default();
     let files = files(dir);
     let mut failed = Vec::new();
-    for Pair { name, commands, then } in KINDS.iter().filter(|pair| pair.name.contains(&of)) {
+    let mut n_pairs = 0;
+    for kind in KINDS.iter().filter(|pair| pair.name.contains(&of)) {
+        let Pair { name, commands, then } = kind;
         // There is no `sed` to be the editor.
         if cfg!(windows) && commands.iter().any(|command| command.starts_with("gguf edit")) {
             continue;
         }
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         let all = commands.join(" ");
-        for round in 0..n {
+        n_pairs += rounds(kind);
+        for round in 0..rounds(kind) {
             let place = dir.join("pair");
             fs::create_dir(&place).unwrap();
             for (name, bytes) in &files {
@@ -715,6 +733,7 @@ fn run_in(dir: &Path) {
         println!("{name}: {}", counts.join(", "));
         failed.extend(counts.iter().any(|count| count.ends_with("WRONG")).then_some(*name));
     }
+    println!("{n_pairs} pairs");
     assert!(failed.is_empty(), "{failed:?}");
 }
 
