@@ -34,7 +34,7 @@ mod writer;
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
 pub use file::{FileState, MODEL_LIMITS, ModelFile, open_regular};
 pub use head::{HeadRead, read_head, read_head_with};
-pub use lock::open_locked;
+pub use lock::{create_locked, open_locked};
 pub use map::Map;
 pub use model::{Model, TensorHandle, TensorPlace};
 pub use output::{Output, commit_all};

@@ -12,8 +12,16 @@ use crate::Error;
 /// # Errors
 /// [`Error::Busy`] if another process has locked it; [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
 pub fn open_locked(path: &Path) -> Result<File, Error> {
+    create_locked(path).map(|(file, _)| file)
+}
+
+/// Like [`open_locked`]; also returns whether this call has created the file.
+///
+/// # Errors
+/// See [`open_locked`].
+pub fn create_locked(path: &Path) -> Result<(File, bool), Error> {
     loop {
-        let file = open_or_create(path)?;
+        let (file, is_new) = open_or_create(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Busy(path.to_owned())),
@@ -22,7 +30,7 @@ pub fn open_locked(path: &Path) -> Result<File, Error> {
         // Between opening and locking, the previous holder of the lock may have removed the file. The lock of an unnamed file protects
         // nothing.
         if is_still(&file, path) {
-            return Ok(file);
+            return Ok((file, is_new));
         }
     }
 }
@@ -44,11 +52,11 @@ pub(crate) fn open_locked_within(path: &Path, patience: Duration) -> Result<File
     }
 }
 
-/// Opens a file for reading and writing, or creates it; never follows a link.
+/// Opens a file for reading and writing, or creates it, which the result says; never follows a link.
 ///
 /// # Errors
 /// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
-pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
+pub(crate) fn open_or_create(path: &Path) -> Result<(File, bool), Error> {
     loop {
         let there = fs::symlink_metadata(path);
         if there.as_ref().is_ok_and(|there| !there.is_file()) {
@@ -63,13 +71,13 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
             match open_present(path, &mut options) {
                 // Another process has just removed it.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
-                opened => return opened,
+                opened => return Ok((opened?, false)),
             }
         }
         match options.create_new(true).open(path) {
             // Another process created it first.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            opened => return opened.map_err(Error::io(path, "open for writing")),
+            opened => return Ok((opened.map_err(Error::io(path, "open for writing"))?, true)),
         }
     }
 }
@@ -128,7 +136,9 @@ mod tests {
         let first = open_locked(&path).unwrap();
         assert!(matches!(open_locked(&path), Err(Error::Busy(busy)) if busy == path));
         drop(first);
-        drop(open_locked(&path).unwrap());
+        assert!(matches!(create_locked(&path), Ok((_, false))));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(create_locked(&path), Ok((_, true))));
         assert!(matches!(open_locked(dir.path()), Err(Error::NotAFile(_))));
     }
 

@@ -95,7 +95,7 @@ impl Output {
         Output::may_write(path, replace)?;
         leftover::remove(path);
         let partial = long_form(Output::partial_path(path));
-        let file = open_or_create(&partial)?;
+        let (file, _) = open_or_create(&partial)?;
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
     }
 
@@ -409,6 +409,11 @@ fn replace(temp: TempPath, old: ModelFile, path: &Path) -> io::Result<bool> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     let exchange = || renameat_with(CWD, &*temp, CWD, path, RenameFlags::EXCHANGE);
+    // The old file gets a temporary name, and must not look abandoned. Other processes lock no file that has its final name.
+    let _locked = old.as_file().map(File::try_lock);
+    if !old.as_file().is_some_and(|old| is_still(old, path)) {
+        return Ok(false);
+    }
     match exchange() {
         Ok(()) if old.as_file().is_some_and(|old| is_still(old, &temp)) => Ok(true),
         // Another program has given the name to another file, which gets it back.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use gguf_io::{Output, open_locked};
+use gguf_io::{Output, create_locked};
 use serde::{Deserialize, Serialize};
 // Not cryptographic, but as fast as memory, and without dependencies: the hash only detects lost writes and bad disks.
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
@@ -259,11 +259,11 @@ impl Journal {
     /// the output exists, and does not belong to the journal.
     pub(crate) fn open(out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
         let path = Journal::path_for(out);
-        let is_new = path.symlink_metadata().is_err();
-        let file = open_locked(&path)?;
-        let opened = Journal::go_on(file, out, force, identity);
+        let (file, is_new) = create_locked(&path)?;
+        let same = file.try_clone().map_err(|e| Error::io("open", &path, e))?;
+        let opened = Journal::go_on(same, out, force, identity);
         if is_new && opened.is_err() {
-            let _ = fs::remove_file(&path);
+            Journal::remove_file(&path, file);
         }
         opened
     }
@@ -416,13 +416,15 @@ impl Journal {
     /// Removes the journal: the output is complete, or discarded.
     pub(crate) fn remove(self) {
         let Journal { path, file, .. } = self;
+        Journal::remove_file(&path, file.into_inner().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn remove_file(path: &Path, file: File) {
         // On Unix the name is removed while the file is locked, which prevents races. Elsewhere a locked file cannot be removed.
-        if cfg!(unix) {
-            let _ = fs::remove_file(path);
-        } else {
+        if cfg!(not(unix)) {
             drop(file);
-            let _ = fs::remove_file(path);
         }
+        let _ = fs::remove_file(path);
     }
 }
 
