@@ -80,7 +80,7 @@ pub trait Sink: Sync {
     /// What an earlier run has left of a piece. `buffer` is memory to read it into. By default, nothing.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If memory is not available.
     fn kept(&self, _piece: &Piece<'_>, _buffer: &mut Vec<u8>) -> Result<Kept, Error> {
         Ok(Kept::Nothing)
     }

@@ -283,7 +283,7 @@ fn is_right(
 /// Whether a file contains all data recorded in its journal.
 ///
 /// # Errors
-/// If there is no memory for a piece.
+/// If memory for a piece is not available.
 fn has_all(file: &NewOutput<'_>, output: &Output, journal: &Journal) -> Result<bool, Error> {
     let mut buffer = Vec::new();
     for piece in file.pieces() {

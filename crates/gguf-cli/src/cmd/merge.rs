@@ -167,7 +167,7 @@ impl Args {
         Ok(Verdict::Good)
     }
 
-    /// Excludes edits of inputs to delete: what is verified is what is deleted.
+    /// Locks the inputs that are deleted at the end, so that no process edits them after they were verified.
     fn lock(&self, ui: &mut Ui, inputs: &[PathBuf]) -> Result<Vec<EditLock>, Failure> {
         let inputs = if self.delete_input { inputs } else { &[] };
         Ok(inputs.iter().map(|path| lock(ui, path, self.writing.quiet)).collect::<Result<_, _>>()?)

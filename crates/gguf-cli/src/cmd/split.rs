@@ -99,7 +99,7 @@ impl Args {
         let done = format!("{} shard{}", grouped(n_files), if n_files == 1 { "" } else { "s" });
         let paths = self.writing.run(ui, &split.plan, &self.prefix, &done)?;
         if let (true, Some(first)) = (self.verify || self.delete_input, paths.first()) {
-            // Excludes edits of inputs to delete: what is verified is what is deleted.
+            // Locks the inputs that are deleted at the end, so that no process edits them after they were verified.
             let inputs = if self.delete_input { split.inputs.as_slice() } else { &[] };
             let locks = inputs.iter().map(|path| lock(ui, path, self.writing.quiet));
             let _locks = locks.collect::<Result<Vec<_>, _>>()?;

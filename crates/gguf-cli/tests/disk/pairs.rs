@@ -491,13 +491,13 @@ impl Ended<'_> {
             "in use by another process",
             "has changed since",
             "already exists",
-            if may_miss { "(os error 2)" } else { "in use by another process" },
             "nothing was deleted",
             "not changed: own.a",
             // Of `move` on Windows.
             "Access denied",
         ];
-        (!self.is_done(number)).then(|| match known.into_iter().find(|reason| err.contains(reason)) {
+        let mut known = known.into_iter().chain(may_miss.then_some("(os error 2)"));
+        (!self.is_done(number)).then(|| match known.find(|reason| err.contains(reason)) {
             Some(reason) => reason,
             None => panic!("{}: an unknown reason: {err}", self.commands[number]),
         })

@@ -2,7 +2,8 @@
 //! every architecture, load exactly if the check finds no error.
 //!
 //! The models are the generated checkpoints of the reference data, converted, with a short vocabulary and without data; for architectures
-//! without a checkpoint, models with the keys and tensors that their tables require. Each change has an index, so a case name and an index determine a file. Differences are listed with their causes in `check_known.tsv`.
+//! without a checkpoint, models with the keys and tensors that their tables require. Each change has an index, so a case name and an index
+//! determine a file. Differences are listed with their causes in `check_known.tsv`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

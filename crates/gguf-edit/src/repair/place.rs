@@ -14,7 +14,7 @@ pub(super) enum Places {
     Possible,
     /// These tensors have another offset: their indices, and the only offsets with which all tensors fill the file.
     Determined(Vec<(usize, u64)>),
-    /// Some of the offsets of these tensors are impossible, and there is no solution, or several.
+    /// Some offsets of these tensors are impossible, and the right ones cannot be determined: none fit, or several do.
     Unknown(BTreeSet<usize>),
 }
 

@@ -86,7 +86,7 @@ pub(super) fn problem(template: &str) -> Option<Problem> {
                 return problem(format!("{name} is in no if"));
             }
         } else if let Some((begin, _)) = BLOCKS.iter().find(|(begin, _)| *begin == name) {
-            // With a value, there is no end.
+            // A `set` with a value has no end tag.
             if name != "set" || !has_value(arguments) {
                 open.push((begin, start));
             }

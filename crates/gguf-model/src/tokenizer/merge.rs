@@ -25,7 +25,7 @@ struct Pair<P> {
     priority: P,
     left: Reverse<u32>,
     right: u32,
-    /// The length of both texts, by which a pair whose parts have changed is told.
+    /// The length of both texts. It differs if one of the parts has been merged since.
     len: u32,
     symbol: u32,
 }

@@ -358,7 +358,7 @@ impl Cutter {
 }
 
 impl Step {
-    /// Cuts a text by a step that is no pattern.
+    /// Splits a text by a step that is not a pattern.
     fn cut(self, text: &str, mut piece: impl FnMut(usize)) {
         let mut done = 0;
         let mut cut_at = |at: usize| {

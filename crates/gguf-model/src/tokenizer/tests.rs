@@ -114,7 +114,7 @@ fn text_is_encoded_and_decoded() {
             let encoder = encoder(gguf).unwrap();
             assert_eq!(encoder.encode(""), []);
             assert_eq!(encoder.encode("abcab a"), [5, 4, 3, 0]);
-            // The bytes of é; x is no token.
+            // The bytes of é; x is not a token.
             assert_eq!(encoder.encode("éx"), [8, 9]);
             assert_eq!(encoder.encode("a<|im_end|><u>"), [0, 6, 7]);
             assert_eq!(encoder.encode_with("a<|im_end|><u>", &options.parse_special(false)), [0, 7]);
