@@ -794,7 +794,7 @@ struct Results {
 struct Run {
     seed: u64,
     every: u64,
-    /// A part of the kinds of changes; empty for all.
+    /// A part of the kinds of changes or of what is changed; empty for all.
     changes: String,
     dir: PathBuf,
     known: Vec<Known>,
@@ -894,7 +894,8 @@ impl Run {
             results.lock().unwrap().differences.insert(unchanged, (1, name.to_owned()));
         }
         let start = (self.seed + number as u64) % self.every;
-        let chosen = mutations.iter().enumerate().filter(|(_, mutation)| mutation.class.contains(&self.changes));
+        let is_chosen = |m: &Mutation| m.class.contains(&self.changes) || m.item.contains(&self.changes);
+        let chosen = mutations.iter().enumerate().filter(|(_, mutation)| is_chosen(mutation));
         for (i, mutation) in chosen.skip(start as usize).step_by(self.every as usize) {
             mutation.edit.apply(model).write(&path);
             let ours = verdict(&path);

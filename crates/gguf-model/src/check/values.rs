@@ -458,6 +458,81 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
     ),
 ];
 
+/// Keys for blocks with a window whose values llama.cpp uses in these architectures, too, though they have tensors of one shape in all blocks.
+const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
+    (
+        keys::ATTENTION_KEY_LENGTH_SWA,
+        Demand::Agrees(
+            |model| !has_windows(model) || model.hparams.head_k_swa == model.hparams.head_k,
+            "the value of attention.key_length",
+        ),
+        &[
+            "afmoe",
+            "cohere2moe",
+            "deepseek4",
+            "dflash",
+            "exaone-moe",
+            "gemma-embedding",
+            "gemma2",
+            "gemma3",
+            "gemma3n",
+            "lfm2",
+            "llama4",
+            "mellum",
+            "mimo2",
+            "muse-glimmer",
+            "plamo3",
+            "spark2_5",
+            "step35",
+        ],
+    ),
+    (
+        keys::ATTENTION_VALUE_LENGTH_SWA,
+        Demand::Agrees(
+            |model| !has_windows(model) || model.hparams.head_v_swa == model.hparams.head_v,
+            "the value of attention.value_length",
+        ),
+        &[
+            "afmoe",
+            "cohere2",
+            "cohere2moe",
+            "dflash",
+            "gemma-embedding",
+            "gemma2",
+            "gemma3",
+            "gemma3n",
+            "lfm2",
+            "llama4",
+            "mellum",
+            "mimo2",
+            "muse-glimmer",
+            "plamo3",
+            "spark2_5",
+            "step35",
+        ],
+    ),
+    (
+        keys::ROPE_DIMENSION_COUNT_SWA,
+        Demand::Agrees(
+            |model| !has_windows(model) || model.get(keys::ROPE_DIMENSION_COUNT_SWA) == model.hparams.rot,
+            "the value of rope.dimension_count",
+        ),
+        &["gpt-oss"],
+    ),
+];
+
+/// Whether blocks have windows (`load_swa_pattern` in `llama-model.cpp`): most of them, unless the pattern says otherwise.
+fn has_windows(model: &Model<'_>) -> bool {
+    let is_sliding =
+        model.get(keys::ATTENTION_SLIDING_WINDOW).map_or(["gemma2", "llama4"].contains(&model.arch), |n: u64| n > 0);
+    let pattern = model.value(keys::ATTENTION_SLIDING_WINDOW_PATTERN);
+    is_sliding
+        && match pattern.and_then(|value| value.as_array()) {
+            Some(flags) => (0..flags.len()).any(|block| PerBlock::Each(flags).flag(block)),
+            None => pattern.and_then(|value| value.as_integer()) != Some(1),
+        }
+}
+
 const SAME_LENGTH: Demand = Demand::Agrees(
     |model| model.hparams.layer_head(0) == model.hparams.layer_head_v(0),
     "the value of attention.key_length",
@@ -514,8 +589,10 @@ fn ngram_ranges_fit(model: &Model<'_>) -> bool {
 
 fn demands(model: &Model<'_>, report: &mut Report) {
     let blocks = model.hparams.blocks.unwrap_or(MAX_BLOCKS);
-    for (arch, pattern, demand) in DEMANDS {
-        let Some(kv) = model.kv(pattern).filter(|_| *arch == model.arch && model.is_network()) else { continue };
+    let with_windows =
+        WITH_WINDOWS.iter().flat_map(|(key, demand, archs)| archs.iter().map(|arch| (*arch, *key, *demand)));
+    for (arch, pattern, demand) in DEMANDS.iter().copied().chain(with_windows) {
+        let Some(kv) = model.kv(pattern).filter(|_| arch == model.arch && model.is_network()) else { continue };
         let within = |min: u64, max: u64| {
             let is_met = kv.value.as_integer().is_none_or(|n| (i128::from(min)..=i128::from(max)).contains(&n));
             (is_met, format!("a number from {min} to {max}"))
@@ -525,7 +602,7 @@ fn demands(model: &Model<'_>, report: &mut Report) {
             Demand::Negative => {
                 (!kv.value.get::<f64>().is_ok_and(|v| v >= 0.0 || v.is_nan()), "a negative number".to_owned())
             }
-            Demand::Within(min, max) => within(*min, *max),
+            Demand::Within(min, max) => within(min, max),
             Demand::Blocks => within(0, blocks),
             Demand::OneOf(texts) => {
                 let is_met = kv.value.as_str().is_none_or(|found| texts.iter().any(|text| found == **text));
@@ -536,7 +613,7 @@ fn demands(model: &Model<'_>, report: &mut Report) {
                 let is_met = kv.value.as_array().is_none_or(|list| list.len() >= least);
                 (is_met, format!("at least {least} elements"))
             }
-            Demand::Agrees(is_met, expected) => (is_met(model), (*expected).to_owned()),
+            Demand::Agrees(is_met, expected) => (is_met(model), expected.to_owned()),
         };
         if !is_met {
             report.add_with(

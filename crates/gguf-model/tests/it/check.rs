@@ -1030,6 +1030,7 @@ fn tensors_depend_on_keys_and_other_tensors() {
         head.set("gemma4.attention.shared_kv_layers", blocks);
         head
     };
+    let windowed = |positions: u32| of_table("gemma3", &[("attention.sliding_window", n(positions))]);
     let assistant = |out: u32| {
         let keys = [
             ("attention.sliding_window_pattern", array([false; 6])),
@@ -1253,6 +1254,11 @@ fn tensors_depend_on_keys_and_other_tensors() {
         ("an assistant", assistant(48), |_| {}, &[]),
         ("of a target as wide", assistant(32), |_| {}, rejected),
         ("with other values", assistant(48), |h| h.set("gemma4-assistant.attention.value_length_swa", 5u32), rejected),
+        ("blocks with windows", windowed(4), |_| {}, &[]),
+        ("as long keys in them", windowed(4), |h| h.set("gemma3.attention.key_length_swa", 8u32), &[]),
+        ("longer keys in them", windowed(4), |h| h.set("gemma3.attention.key_length_swa", 16u32), rejected),
+        ("longer values in them", windowed(4), |h| h.set("gemma3.attention.value_length_swa", 16u32), rejected),
+        ("no blocks with windows", windowed(0), |h| h.set("gemma3.attention.key_length_swa", 16u32), &[]),
         ("loops", of_table("nanbeige", &[("num_loops", n(2))]), |_| {}, &[]),
         ("no loops", of_table("nanbeige", &[("num_loops", n(0))]), |_| {}, rejected),
         ("many loops", of_table("nanbeige", &[("num_loops", n(86))]), |_| {}, rejected),
