@@ -242,6 +242,9 @@ dims! {
     Ff "feed_forward_length" |h, b| h.ff?.get(b);
     /// Width of the feed-forward part of the shared expert.
     SharedFf "expert_shared_feed_forward_length" |h, _| h.shared_ff;
+    /// Width of the feed-forward part of the shared expert, which is that of others unless a key sets it.
+    SharedOrFf "expert_shared_feed_forward_length or feed_forward_length"
+        |h, b| h.shared_ff.filter(|n| *n > 0).or_else(|| h.ff?.get(b));
     /// Width of the feed-forward part of all shared experts together.
     SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, b| h.expert_ff(b)?.checked_mul(h.shared_experts);
     /// As [`Dim::SharedExpertsFf`], where llama.cpp takes no shared experts for one.
@@ -252,11 +255,11 @@ dims! {
         |h, b| h.shared_ff.or_else(|| h.expert_ff(b))?.checked_mul(h.shared_experts);
     /// Width of the feed-forward part of all shared experts together, which has a key of its own or follows from their number.
     SharedOrExpertsFf "expert_shared_feed_forward_length, or expert_feed_forward_length × expert_shared_count"
-        |h, b| h.shared_ff.or_else(|| h.expert_ff(b)?.checked_mul(h.shared_experts));
+        |h, b| h.shared_ff.filter(|n| *n > 0).or_else(|| h.expert_ff(b)?.checked_mul(h.shared_experts));
     /// Width of the feed-forward part of an expert.
-    ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or(h.ff?.get(b));
+    ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or_else(|| h.ff?.get(b));
     /// Combined width of the gate and up projections of an expert.
-    TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or(h.ff?.get(b))?.checked_mul(2);
+    TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff(b).or_else(|| h.ff?.get(b))?.checked_mul(2);
     /// Elements of the queries of all heads.
     Q "attention.head_count × attention.key_length" |h, b| h.q(b);
     /// Elements of the keys of all heads.
@@ -589,6 +592,8 @@ pub enum When {
     Dense,
     /// Blocks with experts.
     Experts,
+    /// Blocks with experts of a width of their own.
+    LatentExperts,
     /// Blocks with a shared expert, if the key for its width is set.
     SharedExpert,
     /// Blocks with shared experts, if the key for their number is set.
@@ -693,6 +698,7 @@ impl When {
             When::Always => true,
             When::Dense => !has_experts,
             When::Experts => has_experts,
+            When::LatentExperts => has_experts && h.expert_latent.is_some(),
             When::SharedExpert => has_experts && h.shared_ff.is_some(),
             When::SharedExperts => has_experts && h.shared_experts > 0,
             When::NotFirst => block > 0,

@@ -30,12 +30,13 @@ impl<'g> PerBlock<'g> {
         }
     }
 
-    /// The number for block `i`.
+    /// The number for block `i`. Negative numbers of 32 bits are those without sign with the same bits, as in llama.cpp (`get_key_or_arr`).
     pub fn get(&self, i: u64) -> Option<u64> {
         match self {
             PerBlock::Same(n) => Some(*n),
             PerBlock::Each(a) => match a.get(i)? {
                 ValueRef::Bool(flag) => Some(u64::from(flag)),
+                ValueRef::I32(n) => Some(u64::from(n.cast_unsigned())),
                 value => value.get().ok(),
             },
         }

@@ -122,9 +122,9 @@ const BLOCK: &[Row] = rows! {
 };
 
 const SHARED_EXPERT: &[Row] = rows! {
-    "ffn_gate_shexp.weight" [Embd SharedFf]  Required Experts <- "mlp.shared_experts.gate_proj";
-    "ffn_up_shexp.weight"   [Embd SharedFf]  Required Experts <- "mlp.shared_experts.up_proj";
-    "ffn_down_shexp.weight" [SharedFf Embd]  Required Experts <- "mlp.shared_experts.down_proj";
+    "ffn_gate_shexp.weight" [Embd SharedOrExpertsFf] Required Experts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedOrExpertsFf] Required Experts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SharedOrExpertsFf Embd] Required Experts <- "mlp.shared_experts.down_proj";
 };
 
 const NEXT: &[Row] = rows! {

@@ -44,7 +44,7 @@ const UNROTATED_ATTENTION: &[Row] = rows! {
     "attn_q.weight"              [Embd Q]        UnlessFused Always + Optional <- "self_attn.q_proj" : APART;
     "attn_k.weight"              [Embd K]        UnlessFused Always + Optional <- "self_attn.k_proj" : APART_KV;
     "attn_v.weight"              [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"         [Q Embd]        Required    Always + Optional <- "self_attn.o_proj";
+    "attn_output.weight"         [Q Embd]        Required    Always <- "self_attn.o_proj";
 };
 
 const BLOCK: &[Row] = rows! {

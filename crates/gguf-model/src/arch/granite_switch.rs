@@ -50,7 +50,7 @@ const KEYS: &[Key] = keys! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"    [Embd Qkv]  Required Always <- "self_attn.qkv_proj.base_layer" : QKV;
+    "attn_qkv.weight"    [Embd QkvOfKeys] Required Always <- "self_attn.qkv_proj.base_layer" : QKV;
     "attn_output.weight" [Q Embd]    Required Always <- "self_attn.o_proj.base_layer";
     "ffn_gate.weight"    [Embd Ff]   Required Always <- "shared_mlp.input_linear.base_layer" : "(two[0] f) e -> f e";
     "ffn_up.weight"      [Embd Ff]   Required Always <- "shared_mlp.input_linear.base_layer" : "(two[1] f) e -> f e";

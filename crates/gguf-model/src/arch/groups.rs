@@ -274,9 +274,9 @@ pub(super) const REQUIRED_SELECTION_BIAS: &[Row] = rows! {
 /// The gated shared expert of Qwen.
 pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
     "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
-    "ffn_gate_shexp.weight"     [Embd SharedFf] Required Always <- "mlp.shared_expert.gate_proj";
-    "ffn_down_shexp.weight"     [SharedFf Embd] Required Always <- "mlp.shared_expert.down_proj";
-    "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
+    "ffn_gate_shexp.weight"     [Embd SharedOrFf] Required Always <- "mlp.shared_expert.gate_proj";
+    "ffn_down_shexp.weight"     [SharedOrFf Embd] Required Always <- "mlp.shared_expert.down_proj";
+    "ffn_up_shexp.weight"       [Embd SharedOrFf] Required Always <- "mlp.shared_expert.up_proj";
 };
 
 /// Latent attention: one low-rank state yields the queries, another one the keys and values of all heads. The projections of keys and

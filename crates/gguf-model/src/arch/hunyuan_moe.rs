@@ -35,9 +35,9 @@ const BLOCK: &[Row] = rows! {
     "ffn_down_exps.weight"  [Ff Embd Experts]  Required Always <- "mlp.experts.{x}.down_proj";
     "ffn_gate_exps.weight"  [Embd Ff Experts]  Required Always <- "mlp.experts.{x}.gate_proj";
     "ffn_up_exps.weight"    [Embd Ff Experts]  Required Always <- "mlp.experts.{x}.up_proj";
-    "ffn_gate_shexp.weight" [Embd SharedFf]    Required Always <- "mlp.shared_mlp.gate_proj";
-    "ffn_up_shexp.weight"   [Embd SharedFf]    Required Always <- "mlp.shared_mlp.up_proj";
-    "ffn_down_shexp.weight" [SharedFf Embd]    Required Always <- "mlp.shared_mlp.down_proj";
+    "ffn_gate_shexp.weight" [Embd SharedOrFf]  Required Always <- "mlp.shared_mlp.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedOrFf]  Required Always <- "mlp.shared_mlp.up_proj";
+    "ffn_down_shexp.weight" [SharedOrFf Embd]  Required Always <- "mlp.shared_mlp.down_proj";
 };
 
 /// Lists have one number per block; all must be equal. NTK-scaled rotation is defined for one set of parameters only.

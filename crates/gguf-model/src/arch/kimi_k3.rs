@@ -94,9 +94,9 @@ const GATE: &[Row] = rows! {
 };
 
 const LATENT_EXPERTS: &[Row] = rows! {
-    "ffn_routed_down.weight" [Embd ExpertLatent]             Optional Experts <- "block_sparse_moe.routed_expert_down_proj";
-    "ffn_routed_up.weight"   [ExpertLatent Embd]             Optional Experts <- "block_sparse_moe.routed_expert_up_proj";
-    "ffn_routed_norm.weight" [ExpertLatent]                  Optional Experts <- "block_sparse_moe.routed_expert_norm";
+    "ffn_routed_down.weight" [Embd ExpertLatent]             Required LatentExperts <- "block_sparse_moe.routed_expert_down_proj";
+    "ffn_routed_up.weight"   [ExpertLatent Embd]             Required LatentExperts <- "block_sparse_moe.routed_expert_up_proj";
+    "ffn_routed_norm.weight" [ExpertLatent]                  Optional LatentExperts <- "block_sparse_moe.routed_expert_norm";
     "ffn_gate_exps.weight"   [ExpertLatent ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w1";
     "ffn_down_exps.weight"   [ExpertFf ExpertLatent Experts] Required Experts <- "block_sparse_moe.experts.{x}.w2";
     "ffn_up_exps.weight"     [ExpertLatent ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w3";

@@ -40,6 +40,9 @@ const BLOCK: &[Row] = rows! {
     "attn_q.weight"             [Embd Q]     Required Always <- "attn.attn_query", TURNED;
     "attn_k.weight"             [Embd V]     Required Always <- "attn.attn_key", TURNED;
     "attn_v.weight"             [Embd V]     Required Always <- "attn.attn_value";
+    "attn_q.bias"               [Q]          Optional Always;
+    "attn_k.bias"               [V]          Optional Always;
+    "attn_v.bias"               [V]          Optional Always;
     "attn_output.weight"        [Q Embd]     Required Always <- "attn.attn_resid";
     "attn_output.scale"         [One]        Optional Always <- "attn_gain.a_g";
     "attn_q_norm.weight"        [One Heads]  Required Always <- "attn.head_gain.head_g" : "h -> h 1";

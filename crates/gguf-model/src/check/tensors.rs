@@ -310,10 +310,11 @@ fn scales(model: &Model<'_>, seen: &Seen<'_>, report: &mut Report) {
     }
 }
 
-/// Reports matrices that are also part of a fused one, and biases of the other form.
+/// Reports matrices that are also part of a fused one, and biases of the other form. In blocks that predict further tokens, which it skips, llama.cpp
+/// takes both.
 fn fused(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
     let h = &model.hparams;
-    for (block, &marks) in seen.rows.iter().enumerate() {
+    for (block, &marks) in seen.rows.iter().enumerate().filter(|(block, _)| !h.is_nextn(*block as u64)) {
         let number = block as u64;
         let row = |name: &str| tensor_of(&family.block, Stack::Only, name, h, number);
         let is_seen = |name: &str| row(name).is_some_and(|(i, _)| marks & (1 << i) != 0);
@@ -415,6 +416,7 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Rep
         let number = block.unwrap_or(0) as u64;
         let is_seen = |i: usize| marks & (1 << i) != 0;
         let has = |name: &str| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(name));
+        let knows = |name: &str| tensors.iter().any(|tensor| tensor.is_named(name));
         let is_next = block.is_some() && h.is_nextn(number);
         let is_elsewhere = match block {
             Some(_) => elsewhere.has(h, number),
@@ -427,8 +429,8 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Rep
                 // The output may be in the file with the main blocks.
                 _ if block.is_none() && elsewhere.main && tensor.is_named("output.weight") => false,
                 Need::Required => true,
-                // llama.cpp requires neither in blocks that it skips.
-                Need::UnlessFused => !is_fused && !is_next,
+                // llama.cpp requires neither in blocks that it skips, if it knows both.
+                Need::UnlessFused => !is_fused && !(is_next && knows(tensor.row.fused())),
                 Need::Optional => false,
             };
             if is_seen(i) && !is_next && tensor.need() == Need::UnlessFused && is_fused {

@@ -348,11 +348,26 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
     ("dots3note", keys::ATTENTION_VALUE_LENGTH_MLA, POSITIVE),
     ("glm-dsa", keys::ATTENTION_KEY_LENGTH_MLA, POSITIVE),
     ("glm-dsa", keys::ATTENTION_VALUE_LENGTH_MLA, POSITIVE),
+    (
+        "deepseek2",
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        Demand::Agrees(
+            |model| model.hparams.experts > 0 || model.hparams.blocks.is_none_or(|n| n <= model.hparams.leading_dense),
+            "the number of blocks, because there are no experts",
+        ),
+    ),
     ("dflash", keys::HIDDEN_ACTIVATION, Demand::OneOf(&["gelu", "gelu_pytorch_tanh", "silu"])),
     ("gemma4", keys::ATTENTION_VALUE_LENGTH, SAME_LENGTH),
     ("gemma4", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
     ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH, SAME_LENGTH),
     ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
+    ("bert", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
+    ("jina-bert-v3", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
+    ("nomic-bert", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
+    ("nomic-bert-moe", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
+    ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_ACTIVATE, ONE_PER_ADAPTER),
+    ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE, ONE_PER_ADAPTER),
+    ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE, TOKENS),
     ("nanbeige", keys::NUM_LOOPS, POSITIVE),
     (
         "nanbeige",
@@ -532,6 +547,25 @@ fn has_windows(model: &Model<'_>) -> bool {
             None => pattern.and_then(|value| value.as_integer()) != Some(1),
         }
 }
+
+const ONE_PER_ADAPTER: Demand = Demand::Agrees(
+    |model| {
+        [keys::ADAPTERS_TOKEN_IDS_ACTIVATE, keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE].iter().all(|key| {
+            let list = model.value(key).and_then(|value| value.as_array());
+            list.is_none_or(|list| Some(list.len()) == model.hparams.adapters)
+        })
+    },
+    "a token for each adapter in both lists",
+);
+
+const TOKENS: Demand = Demand::Agrees(
+    |model| {
+        let list = model.value(keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE).and_then(|value| value.as_array());
+        let is_token = |id: i128| id >= 0 && model.hparams.vocab.is_none_or(|n| id < i128::from(n));
+        list.is_none_or(|list| list.iter().all(|id| id.as_integer().is_none_or(is_token)))
+    },
+    "ids of tokens",
+);
 
 const SAME_LENGTH: Demand = Demand::Agrees(
     |model| model.hparams.layer_head(0) == model.hparams.layer_head_v(0),
