@@ -641,7 +641,12 @@ fn kill(line: &str, outputs: &[&str], prepare: fn(&Path), n: u64) -> String {
         }
         let output = start().wait_with_output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(files(&dir) == new, "{line}: {:?}", names(&dir));
+        let mut found = files(&dir);
+        if cfg!(windows) {
+            // The lock of an old file, which a kill while it is replaced leaves for the next edit.
+            found.retain(|name, content| !(name.ends_with(".edit") && content.is_empty()));
+        }
+        assert!(found == new, "{line}: {:?}", names(&dir));
     }
     format!("{line}: {n_killed} kills in {n} rounds, {n_absent} times without the new file")
 }

@@ -600,7 +600,9 @@ impl Ended<'_> {
                 }
             }
             Then::One(out) => {
-                assert!(self.is_done(0) != self.is_done(1), "{}", self.said());
+                // On Windows, the journal of a finished run may be locked for an instant before it is removed; the other run then verifies the output.
+                let is_verified = cfg!(windows) && self.said().contains("verified and reused");
+                assert!(self.is_done(0) != self.is_done(1) || is_verified, "{}", self.said());
                 let is_other = ["other", " o-"].iter().any(|name| self.commands[1].contains(name));
                 let expected = if self.is_done(1) && is_other { "other" } else { "m" };
                 assert_eq!(self.check(out), expected, "{}", self.said());

@@ -147,6 +147,12 @@ fn required(model: &Model<'_>, report: &mut Report) {
                 need(row.pattern, "llama.cpp does not load the model without it");
             }
             reads::required(model).for_each(|(pattern, why)| need(pattern, why));
+            if BERT.contains(&model.arch) {
+                need(keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, "llama.cpp does not load the model without it");
+            }
+            if model.arch == "cohere2moe" && model.value(keys::ATTENTION_LAYER_NORM_RMS_EPSILON).is_none() {
+                need(keys::ATTENTION_LAYER_NORM_EPSILON, "the norms need it");
+            }
             if LATENT.contains(&model.arch) {
                 [keys::ATTENTION_KEY_LENGTH_MLA, keys::ATTENTION_VALUE_LENGTH_MLA]
                     .iter()
@@ -291,7 +297,13 @@ fn experts(model: &Model<'_>, report: &mut Report) {
         }
         return;
     };
-    let Some(value) = model.value(keys::EXPERT_USED_COUNT).and_then(crate::summary::Span::of) else { return };
+    let Some(value) = model.value(keys::EXPERT_USED_COUNT) else { return };
+    if let ValueRef::Array(counts) = value
+        && let Some(n) = counts.iter().filter_map(|n| n.as_integer()).find(|n| *n < 0)
+    {
+        report.add(&VALUE_EXPERTS, kv, format_args!("{n} experts are used"));
+    }
+    let Some(value) = crate::summary::Span::of(value) else { return };
     if value.max > experts || (experts > 0 && value.max == 0) {
         report.add(&VALUE_EXPERTS, kv, format_args!("{} of {experts} experts are used", value.max));
     }
@@ -318,6 +330,9 @@ fn expert_groups(model: &Model<'_>, report: &mut Report) {
 
 /// Architectures that llama.cpp loads only with the lengths of heads of latent attention (`load_arch_tensors` in `src/models`).
 const LATENT: &[&str] = &["deepseek32", "dots3note", "glm-dsa"];
+
+/// Architectures that llama.cpp loads only with a number of token types (`load_arch_tensors` in `src/models`).
+const BERT: &[&str] = &["bert", "jina-bert-v3", "nomic-bert", "nomic-bert-moe"];
 
 /// What llama.cpp demands of the value of a key, if there is one.
 #[derive(Clone, Copy)]
@@ -361,10 +376,6 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
     ("gemma4", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
     ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH, SAME_LENGTH),
     ("gemma4-assistant", keys::ATTENTION_VALUE_LENGTH_SWA, SAME_LENGTH_SWA),
-    ("bert", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
-    ("jina-bert-v3", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
-    ("nomic-bert", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
-    ("nomic-bert-moe", keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE),
     ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_ACTIVATE, ONE_PER_ADAPTER),
     ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE, ONE_PER_ADAPTER),
     ("graniteswitch", keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE, TOKENS),
@@ -493,6 +504,7 @@ const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
             "gemma3n",
             "lfm2",
             "llama4",
+            "maple",
             "mellum",
             "mimo2",
             "muse-glimmer",
@@ -518,6 +530,7 @@ const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
             "gemma3n",
             "lfm2",
             "llama4",
+            "maple",
             "mellum",
             "mimo2",
             "muse-glimmer",
@@ -623,9 +636,10 @@ fn ngram_ranges_fit(model: &Model<'_>) -> bool {
 
 fn demands(model: &Model<'_>, report: &mut Report) {
     let blocks = model.hparams.blocks.unwrap_or(MAX_BLOCKS);
+    let of_bert = BERT.iter().map(|arch| (*arch, keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT, POSITIVE));
     let with_windows =
         WITH_WINDOWS.iter().flat_map(|(key, demand, archs)| archs.iter().map(|arch| (*arch, *key, *demand)));
-    for (arch, pattern, demand) in DEMANDS.iter().copied().chain(with_windows) {
+    for (arch, pattern, demand) in DEMANDS.iter().copied().chain(of_bert).chain(with_windows) {
         let Some(kv) = model.kv(pattern).filter(|_| arch == model.arch && model.is_network()) else { continue };
         let within = |min: u64, max: u64| {
             let is_met = kv.value.as_integer().is_none_or(|n| (i128::from(min)..=i128::from(max)).contains(&n));

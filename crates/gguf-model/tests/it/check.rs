@@ -103,6 +103,7 @@ fn unlisted() -> Head {
     let mut head = renamed("jina-bert-v3");
     head.remove("jina-bert-v3.attention.layer_norm_rms_epsilon");
     head.set("jina-bert-v3.attention.layer_norm_epsilon", 1e-5f32);
+    head.set("tokenizer.ggml.token_type_count", 1u32);
     head
 }
 
@@ -959,7 +960,9 @@ fn tensors_depend_on_keys_and_other_tensors() {
             ("expert_count", n(2)),
             ("expert_used_count", n(1)),
         ];
-        of_table("gemma4", &keys)
+        let mut head = of_table("gemma4", &keys);
+        add(&mut head, "rope_freqs.weight", &[4]);
+        head
     };
     let routed = || {
         let mut head = gemma();
@@ -1246,6 +1249,7 @@ fn tensors_depend_on_keys_and_other_tensors() {
             |h| add(h, "rope_factors_long.weight", &[4]),
             &[],
         ),
+        ("no factors of blocks without a window", gemma(), |h| drop_tensor(h, "rope_freqs.weight"), missing),
         ("blocks share keys", sharing(1), |h| drop_tensor(h, "blk.5.attn_k.weight"), &[]),
         ("more blocks than there are", sharing(7), |h| drop_tensor(h, "blk.5.attn_k.weight"), missing),
         ("sparse latent attention", sparse(), |_| {}, &[]),

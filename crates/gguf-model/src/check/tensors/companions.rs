@@ -6,6 +6,7 @@ use super::super::Model;
 use super::super::rules::*;
 use super::{Family, Seen, tensor_of};
 use crate::arch::Stack;
+use crate::hparams::MAX_BLOCKS;
 
 /// Tensors of a block that belong to another one, the leader.
 struct Group {
@@ -66,6 +67,16 @@ const ALTERNATIVES: &[Either] = &[
 ];
 
 pub(super) fn check(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
+    // Blocks without a window rotate with these factors (`load_arch_tensors` in `src/models/gemma4.cpp`).
+    let n_blocks = model.hparams.blocks.unwrap_or(0).min(MAX_BLOCKS);
+    if model.arch == "gemma4"
+        && model.complete
+        && (0..n_blocks).any(|block| !model.hparams.is_windowed(block))
+        && model.tensor("rope_freqs.weight").is_none()
+    {
+        let message = format_args!("the tensor is missing; blocks without a window need it");
+        report.add(&TENSOR_MISSING, At::no_tensor("rope_freqs.weight"), message);
+    }
     let groups = || GROUPS.iter().filter(|group| group.arch == model.arch);
     let alternatives = || ALTERNATIVES.iter().filter(|either| either.arch == model.arch);
     for (block, &marks) in (0..).zip(&seen.rows) {
