@@ -530,7 +530,6 @@ const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
             "gemma3n",
             "lfm2",
             "llama4",
-            "maple",
             "mellum",
             "mimo2",
             "muse-glimmer",
