@@ -93,6 +93,10 @@ fn differs(case: &Value, dir: &Path) -> Option<String> {
     let is_check = case["kind"].as_str().unwrap().starts_with("check ");
     if is_check {
         let refused = gguf(&command);
+        // Shapes that llama.cpp does not load are refused before the file is checked.
+        if refused.code == 1 && refused.err.contains("which makes dimension") {
+            return None;
+        }
         if refused.code != 1 || !refused.err.contains("--allow-invalid") {
             return Some(format!("exit code {}, expected a refusal: {}", refused.code, refused.err));
         }
