@@ -3,11 +3,11 @@
 //! A line is `KEY: TYPE = VALUE`. A string is quoted as in JSON, or on separate lines between `<<END` and `END`; an array is a list as in
 //! JSON. Long arrays are hidden: `…` replaces them and keeps them. Lines that begin with `#` are comments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use gguf_format::keys::Kind;
-use gguf_format::{Head, Str, ValueRef, ValueType};
+use gguf_format::{Head, Str, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
 use crate::typed::{Assignment, json_of_value, kind_of_value, kind_text, parse_kind, value_of_text};
@@ -86,6 +86,9 @@ fn write_value(text: &mut String, value: ValueRef<'_>) {
 pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
     let mut edits = Vec::new();
     let mut seen = HashSet::new();
+    // A search of the head for each line would take minutes for the maximum number of keys. Of duplicate keys, the first counts.
+    let present: HashMap<&[u8], &Value> = head.kvs.iter().rev().map(|kv| (kv.key.as_slice(), &kv.value)).collect();
+    let present = |key: &str| present.get(key.as_bytes()).map(|value| value.as_ref());
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).enumerate();
     while let Some((i, line)) = lines.next() {
         let at = |error: EditError| EditError::Line { number: i + 1, error: Box::new(error) };
@@ -103,7 +106,7 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
         let value = value.trim();
         if value.starts_with(ELIDED) {
             let is_there = |there| stated.is_none_or(|kind| kind == kind_text(kind_of_value(there)));
-            let is_there = head.get(key).is_some_and(is_there);
+            let is_there = present(key).is_some_and(is_there);
             if !is_there {
                 return Err(at(EditError::NotShown { key: key.to_owned() }));
             }
@@ -131,7 +134,7 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
             None => edit_of(key, stated, value, head),
         };
         let edit = edit.map_err(at)?;
-        if !matches!(&edit, Edit::Set { key, value } if head.get(key) == Some(value.as_ref())) {
+        if !matches!(&edit, Edit::Set { key, value } if present(key) == Some(value.as_ref())) {
             edits.push(edit);
         }
     }
@@ -170,7 +173,7 @@ fn edit_of(key: &str, stated: Option<Kind>, value: &str, head: &Head) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gguf_format::{Array, Value};
+    use gguf_format::{Array, Kv};
 
     fn head() -> Head {
         let mut head = Head::default();
@@ -203,6 +206,17 @@ mod tests {
         // A NaN is not equal to itself.
         let edits: Vec<Edit> = edits_of(&text, &head()).unwrap();
         assert!(matches!(edits.as_slice(), [Edit::Set { key, .. }] if key == "own.float"), "{text}{edits:?}");
+    }
+
+    /// Takes minutes if each line searches the head.
+    #[test]
+    fn a_text_of_the_maximum_number_of_keys_is_read_in_linear_time() {
+        let kv = |i: u64| Kv { key: format!("own.{i}").into_bytes(), value: "".into() };
+        let head = Head { kvs: (0..gguf_io::MODEL_LIMITS.kvs).map(kv).collect(), ..Head::default() };
+        let text = text_of(&head).replacen("own.0:", "own.new:", 1);
+        let edits = edits_of(&text, &head).unwrap();
+        let new = Edit::Set { key: "own.new".into(), value: "".into() };
+        assert_eq!(edits, [Edit::Unset { key: "own.0".into() }, new]);
     }
 
     #[test]

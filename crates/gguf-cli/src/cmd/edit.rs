@@ -36,7 +36,9 @@ pub struct Args {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         // Other edits are not excluded while the text is edited, which may take hours.
-        let head = Head::from_gguf(self.how.open_unlocked(ui, &self.file)?.gguf());
+        let opened = self.how.open_unlocked(ui, &self.file)?;
+        let (head, bytes) = (Head::without_tensors(opened.gguf()), opened.gguf().bytes().to_owned());
+        drop(opened);
         let fail = |what: &str, e: std::io::Error| Failure::CouldNotRun(format!("cannot {what} the text to edit: {e}"));
         let mut text =
             tempfile::Builder::new().prefix("gguf-edit-").suffix(".txt").tempfile().map_err(|e| fail("write", e))?;
@@ -52,8 +54,11 @@ impl Args {
         let path = text.into_temp_path();
         run_editor(&path)?;
         let edited = std::fs::read_to_string(&path).map_err(|e| fail("read", e))?;
-        match edits_of(&edited, &head) {
-            Ok(edits) => self.apply(ui, &head, &edits).map_err(|failure| match failure {
+        let edits = edits_of(&edited, &head);
+        // The edit needs memory for heads of its own.
+        drop((head, edited));
+        match edits {
+            Ok(edits) => self.apply(ui, bytes, &edits).map_err(|failure| match failure {
                 Failure::PipeClosed => failure,
                 failure => kept(path, &failure),
             }),
@@ -61,12 +66,13 @@ impl Args {
         }
     }
 
-    /// Applies edits of a text with the content of `head`.
-    fn apply(&self, ui: &mut Ui, head: &Head, edits: &[Edit]) -> Outcome {
+    /// Applies edits of a text with the content of the head with these bytes.
+    fn apply(&self, ui: &mut Ui, head: Vec<u8>, edits: &[Edit]) -> Outcome {
         let opened = self.how.open(ui, &self.file)?;
-        if Head::from_gguf(opened.gguf()) != *head {
+        if opened.gguf().bytes() != head {
             return Err(gguf_io::Error::Changed(self.file.clone()).into());
         }
+        drop(head);
         self.how.run(ui, opened, edits)
     }
 }

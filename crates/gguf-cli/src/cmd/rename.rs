@@ -54,6 +54,7 @@ impl Args {
             gguf_edit::apply(&mut head, std::slice::from_ref(&edit)).map_err(|e| e.at(&self.file))?;
             edits.push(edit);
         }
+        drop(head);
         self.how.run(ui, opened, &edits)
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_edit::repair::{Comparison, DataState, Diagnosis, TensorState};
 use gguf_format::Str;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -83,7 +84,7 @@ impl Args {
             let message = format!("{}: nothing to repair: {found}", self.file.display());
             return Err(Failure::of_file(Verdict::Bad, "legacy", &self.file, message));
         }
-        let mut report = report_of(&diagnosis);
+        let mut report = Report::new();
         let verdict = match (&self.from, &self.output) {
             (Some(other), _) => self.copy(ui, &diagnosis, other, &mut report)?,
             (_, Some(out)) => self.save(ui, &diagnosis, out, &mut report)?,
@@ -96,7 +97,7 @@ impl Args {
             }
         };
         if self.json {
-            json::print(ui, LEVELS, &Value::Object(report))?;
+            json::print(ui, LEVELS, &Answer { diagnosis: &diagnosis, report })?;
         }
         Ok(verdict)
     }
@@ -276,8 +277,8 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     for mend in diagnosis.mends().iter().take(ROWS) {
         ui.field("  Repairs  ", Style::Yellow, &mend.to_string())?;
     }
-    let bad: Vec<&TensorState> = diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole()).collect();
-    if !bad.is_empty() {
+    let bad = || diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole());
+    if whole < n {
         writeln!(ui.out)?;
         let mut table = Table::new([
             Column::name("TENSOR").styled(Style::Cyan),
@@ -286,14 +287,14 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
             Column::right("OFFSET"),
             Column::text("DATA"),
         ]);
-        for tensor in bad.iter().take(ROWS) {
+        for tensor in bad().take(ROWS) {
             let shape = shape(tensor.shape.iter().copied());
             let at = tensor.range.start.to_string();
             table.row([tensor.shown(), shape, tensor.ty.to_string(), at, state(tensor.state)]);
         }
         table.print(ui, 2)?;
-        if bad.len() > ROWS {
-            writeln!(ui.out, "  and {} more", grouped((bad.len() - ROWS) as u64))?;
+        if n - whole > ROWS {
+            writeln!(ui.out, "  and {} more", grouped((n - whole - ROWS) as u64))?;
         }
     }
     let advice = match (diagnosis.is_whole(), diagnosis.mends().is_empty(), diagnosis.has_head()) {
@@ -329,22 +330,35 @@ fn print_ranges(ui: &mut Ui, comparison: &Comparison) -> std::io::Result<()> {
     Ok(())
 }
 
-fn report_of(diagnosis: &Diagnosis) -> Report {
-    let tensors = diagnosis.tensors().iter().map(|tensor| {
-        json!({
-            "name": String::from_utf8_lossy(&tensor.name), "type": tensor.ty.to_string(), "shape": tensor.shape,
-            "offset": tensor.range.start, "bytes": tensor.range.end - tensor.range.start,
-            "whole": tensor.is_whole(), "data": state(tensor.state),
-        })
-    });
-    let mut report = Report::new();
-    report.insert("path".into(), json!(json::path(diagnosis.path())));
-    report.insert("whole".into(), diagnosis.is_whole().into());
-    report.insert("file_bytes".into(), diagnosis.file_bytes().into());
-    report.insert("whole_bytes".into(), diagnosis.whole_bytes().into());
-    report.insert("problem".into(), diagnosis.problem().into());
-    report.insert("head".into(), diagnosis.has_head().into());
-    report.insert("mends".into(), diagnosis.mends().iter().map(ToString::to_string).collect());
-    report.insert("tensors".into(), tensors.collect());
-    report
+/// The diagnosis and what was done, as one JSON object.
+struct Answer<'a> {
+    diagnosis: &'a Diagnosis,
+    /// The members about the repair. Its `whole` takes precedence over that of the diagnosis.
+    report: Report,
+}
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Answer { diagnosis, report } = self;
+        let tensor = |tensor: &TensorState| {
+            json!({
+                "name": String::from_utf8_lossy(&tensor.name), "type": tensor.ty.to_string(), "shape": tensor.shape,
+                "offset": tensor.range.start, "bytes": tensor.range.end - tensor.range.start,
+                "whole": tensor.is_whole(), "data": state(tensor.state),
+            })
+        };
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("path", &json::path(diagnosis.path()))?;
+        object.serialize_entry("whole", report.get("whole").unwrap_or(&diagnosis.is_whole().into()))?;
+        object.serialize_entry("file_bytes", &diagnosis.file_bytes())?;
+        object.serialize_entry("whole_bytes", &diagnosis.whole_bytes())?;
+        object.serialize_entry("problem", &diagnosis.problem())?;
+        object.serialize_entry("head", &diagnosis.has_head())?;
+        object.serialize_entry("mends", &json::List(|| diagnosis.mends().iter().map(ToString::to_string)))?;
+        object.serialize_entry("tensors", &json::List(|| diagnosis.tensors().iter().map(tensor)))?;
+        for (name, value) in report.iter().filter(|(name, _)| *name != "whole") {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
+    }
 }

@@ -104,7 +104,7 @@ impl Args {
             return Err(Failure::CouldNotRun("standard input can be read only once; pass a file instead".to_owned()));
         }
         let opened = self.how.open(ui, &self.file)?;
-        let head = Head::from_gguf(opened.gguf());
+        let head = Head::without_tensors(opened.gguf());
         let edits = self.edits(&head).map_err(|e| match e {
             Wrong::Edit(e) => e.at(&self.file).into(),
             Wrong::Other(failure) => failure,
@@ -121,6 +121,7 @@ impl Args {
                 ui.warning(&format!("{}: llama.cpp expects {expected}; set as {}", value.key, kind_text(kind)));
             }
         }
+        drop(head);
         self.how.run(ui, opened, &edits)
     }
 

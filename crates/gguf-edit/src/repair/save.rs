@@ -56,11 +56,11 @@ pub(super) fn save(
     progress: &dyn Progress,
 ) -> Result<u64, EditError> {
     let Diagnosis { path, file, state, tensors, .. } = diagnosis;
-    let mut kvs = Head::from_gguf(&head.gguf);
+    let mut kvs = Head::without_tensors(&head.gguf);
     let order = kvs.dialect.order;
     kvs.dialect = Dialect::new(Version::V3);
-    kvs.tensors.clear();
-    let (mut plans, mut places) = (Vec::new(), Vec::new());
+    let n_whole = tensors.iter().filter(|tensor| tensor.is_whole()).count();
+    let (mut plans, mut places) = (Vec::with_capacity(n_whole), Vec::with_capacity(n_whole));
     for tensor in tensors.iter().filter(|tensor| tensor.is_whole()) {
         let input = Input { index: plans.len(), name: Box::default(), ty: tensor.ty };
         let kept = Reason::Kept(Keep::Copy);
