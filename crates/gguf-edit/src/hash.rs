@@ -29,7 +29,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{ByteOrder, Dialect, Head, Kv, Str, TensorInfo, Version, swap_blocks};
+use gguf_format::{ByteOrder, Dialect, Head, Kv, TensorInfoRef, Version, swap_blocks};
 use gguf_io::ModelFile;
 use gguf_pipeline::{Cancelled, Event, Progress, workers};
 use sha1::Sha1;
@@ -177,20 +177,57 @@ impl HashOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hashes {
-    /// The hashes of single tensors, in the order of the model.
-    pub tensors: Vec<TensorHashes>,
     /// The hashes of the model.
     pub model: Vec<(Algorithm, String)>,
+    /// The algorithms of the hashes of single tensors.
+    algorithms: Vec<Algorithm>,
+    /// The names of the tensors, one after the other, and the end of each.
+    names: Vec<u8>,
+    ends: Vec<usize>,
+    /// The hashes of each tensor by all algorithms, in binary.
+    digests: Vec<u8>,
 }
 
 /// The hashes of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TensorHashes {
+pub struct TensorHashes<'a> {
     /// The name.
-    pub name: Vec<u8>,
+    pub name: &'a [u8],
     /// The hashes as text: lower-case hexadecimal digits.
     pub hashes: Vec<(Algorithm, String)>,
+}
+
+impl Hashes {
+    pub(crate) fn new(algorithms: Vec<Algorithm>, model: Vec<(Algorithm, String)>) -> Hashes {
+        Hashes { model, algorithms, names: Vec::new(), ends: Vec::new(), digests: Vec::new() }
+    }
+
+    /// The hashes of single tensors, in the order of the model.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = TensorHashes<'_>> {
+        let width = self.algorithms.iter().map(|algorithm| algorithm.text_len() / 2).sum::<usize>();
+        (0..self.ends.len()).map(move |i| {
+            let mut rest = self.digests.get(i * width..).unwrap_or_default();
+            let hash = |&algorithm: &Algorithm| {
+                let digest;
+                (digest, rest) = rest.split_at_checked(algorithm.text_len() / 2)?;
+                Some((algorithm, hex(digest)))
+            };
+            TensorHashes { name: self.name(i), hashes: self.algorithms.iter().filter_map(hash).collect() }
+        })
+    }
+
+    fn name(&self, i: usize) -> &[u8] {
+        let start = i.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(i).and_then(|&end| self.names.get(start..end)).unwrap_or_default()
+    }
+
+    /// Adds a tensor, with its hashes by all algorithms.
+    pub(crate) fn push(&mut self, name: &[u8], digests: &[u8]) {
+        self.names.extend_from_slice(name);
+        self.ends.push(self.names.len());
+        self.digests.extend_from_slice(digests);
+    }
 }
 
 /// Hashes the tensors of files: one, or the shards of a model in order.
@@ -198,83 +235,32 @@ pub struct TensorHashes {
 /// # Errors
 /// If a file cannot be read, lacks the data of a tensor, or has changed since it was opened, or the work is cancelled.
 pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress) -> Result<Hashes, Error> {
-    let mut tensors = Vec::new();
+    let (mut n_tensors, mut total) = (0, 0u64);
     for file in files {
         for tensor in file.tensors() {
             let range = tensor.byte_range()?;
-            let info = tensor.info().to_owned();
-            tensors.push(Tensor { file, start: range.start, bytes: range.end - range.start, info });
+            n_tensors += 1;
+            total = total.saturating_add(range.end - range.start);
         }
     }
-    let work = Work { tensors: &tensors, of_tensors: options.of_tensors(), of_model: options.of_model(), progress };
-    let bytes = tensors.iter().map(|t| t.bytes).fold(0, u64::saturating_add);
-    progress.event(Event::Started { n_tensors: tensors.len(), bytes });
+    let work = Work { files, n_tensors, of_tensors: options.of_tensors(), of_model: options.of_model(), progress };
+    progress.event(Event::Started { n_tensors, bytes: total });
     let (of_tensors, of_model) = match (work.of_model.is_empty(), work.of_tensors.is_empty()) {
-        (true, true) => (vec![Vec::new(); tensors.len()], Vec::new()),
+        (true, true) => (Vec::new(), Vec::new()),
         (true, false) => (work.tensor_by_tensor(options.threads)?, Vec::new()),
         (false, _) => work.in_order(options.threads)?,
     };
     files.iter().try_for_each(ModelFile::check_unchanged)?;
     progress.event(Event::Finished);
-    Ok(collect(files, &tensors, options, of_tensors, of_model))
+    Ok(work.collect(options, of_tensors, of_model))
 }
 
-/// Assigns results to their algorithms.
-fn collect(
-    files: &[ModelFile],
-    tensors: &[Tensor<'_>],
-    options: &HashOptions,
-    of_tensors: Vec<Vec<(Kind, Vec<u8>)>>,
-    of_model: Vec<(Kind, Vec<u8>)>,
-) -> Hashes {
-    let plain = |kind| match kind {
-        Kind::Xxh64 => Algorithm::Xxh64,
-        Kind::Sha1 => Algorithm::Sha1,
-        Kind::Uuid => Algorithm::Uuid,
-        Kind::Sha256 | Kind::Little => Algorithm::Sha256,
-    };
-    let text = |(kind, digest): (Kind, Vec<u8>)| match kind {
-        Kind::Uuid => (Algorithm::Uuid, uuid(&digest)),
-        kind => (plain(kind), hex(&digest)),
-    };
-    let mut leaves = Vec::new();
-    let mut named = Vec::new();
-    for (tensor, digests) in tensors.iter().zip(of_tensors) {
-        let mut hashes = Vec::new();
-        for (kind, digest) in digests {
-            match kind {
-                Kind::Little => {
-                    let leaf = tensor_digest(&tensor.info, &digest);
-                    hashes.push((Algorithm::Content, hex(&leaf)));
-                    leaves.push((&tensor.info.name, leaf));
-                }
-                kind => hashes.push(text((kind, digest))),
-            }
-        }
-        if !options.no_tensors {
-            named.push(TensorHashes { name: tensor.info.name.clone(), hashes });
-        }
-    }
-    let mut model: Vec<(Algorithm, String)> = of_model.into_iter().map(text).collect();
-    if options.has(Algorithm::Content) {
-        let metadata = metadata_digest(files);
-        leaves.compact_sort_by_key(|(name, _)| *name);
-        let mut sha = Sha256::new_with_prefix(b"ggufkit content 1\0");
-        sha.update(metadata);
-        sha.update((leaves.len() as u64).to_le_bytes());
-        leaves.iter().for_each(|(_, leaf)| sha.update(leaf));
-        model.push((Algorithm::Content, hex(&sha.finalize())));
-        model.push((Algorithm::Metadata, hex(&metadata)));
-    }
-    Hashes { tensors: named, model }
-}
-
-fn tensor_digest(info: &TensorInfo, data: &[u8]) -> [u8; 32] {
+fn tensor_digest(info: &TensorInfoRef<'_>, data: &[u8]) -> [u8; 32] {
     let mut sha = Sha256::new_with_prefix(b"ggufkit tensor 1\0");
-    sha.update((info.name.len() as u64).to_le_bytes());
-    sha.update(&info.name);
-    sha.update(u32::try_from(info.shape.len()).unwrap_or(u32::MAX).to_le_bytes());
-    info.shape.iter().for_each(|dim| sha.update(dim.to_le_bytes()));
+    sha.update((info.name.as_bytes().len() as u64).to_le_bytes());
+    sha.update(info.name.as_bytes());
+    sha.update(u32::try_from(info.dims.len()).unwrap_or(u32::MAX).to_le_bytes());
+    info.dims.for_each(|dim| sha.update(dim.to_le_bytes()));
     sha.update(info.ty.0.to_le_bytes());
     sha.update(data);
     sha.finalize().into()
@@ -327,6 +313,28 @@ enum Kind {
     Little,
 }
 
+impl Kind {
+    /// The algorithm with this hash, or with a digest over it.
+    fn algorithm(self) -> Algorithm {
+        match self {
+            Kind::Xxh64 => Algorithm::Xxh64,
+            Kind::Sha1 => Algorithm::Sha1,
+            Kind::Sha256 => Algorithm::Sha256,
+            Kind::Uuid => Algorithm::Uuid,
+            Kind::Little => Algorithm::Content,
+        }
+    }
+
+    /// The length of a hash in bytes.
+    fn len(self) -> usize {
+        match self {
+            Kind::Xxh64 => 8,
+            Kind::Sha1 | Kind::Uuid => 20,
+            Kind::Sha256 | Kind::Little => 32,
+        }
+    }
+}
+
 /// The state of a hash.
 #[derive(Clone)]
 enum Hasher {
@@ -363,11 +371,12 @@ impl Hasher {
 }
 
 /// A tensor to hash.
+#[derive(Clone, Copy)]
 struct Tensor<'a> {
     file: &'a ModelFile,
     start: u64,
     bytes: u64,
-    info: TensorInfo,
+    info: TensorInfoRef<'a>,
 }
 
 impl Tensor<'_> {
@@ -378,7 +387,7 @@ impl Tensor<'_> {
 
     /// Reads a stored piece.
     fn read<'b>(&self, from: u64, bytes: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
-        let piece = resize(buffer, bytes, || Str(&self.info.name).to_string())?;
+        let piece = resize(buffer, bytes, || self.info.name.to_string())?;
         self.file.read_at(self.start.saturating_add(from), piece)?;
         Ok(piece)
     }
@@ -392,7 +401,7 @@ impl Tensor<'_> {
         let mut swapped = piece.to_vec();
         swap_blocks(self.info.ty, &mut swapped).map_err(|e| gguf_io::Error::Tensor {
             path: self.file.path().to_owned(),
-            name: Str(&self.info.name).to_string(),
+            name: self.info.name.to_string(),
             problem: gguf_io::TensorProblem::Swap(e),
         })?;
         hasher.update(&swapped);
@@ -400,36 +409,102 @@ impl Tensor<'_> {
     }
 }
 
-/// The hashes of the data of one tensor.
+/// The hashes of the data of the model.
 type Digests = Vec<(Kind, Vec<u8>)>;
 
 /// The state of the whole computation.
 struct Work<'a> {
-    tensors: &'a [Tensor<'a>],
+    files: &'a [ModelFile],
+    n_tensors: usize,
     of_tensors: Vec<Kind>,
     of_model: Vec<Kind>,
     progress: &'a dyn Progress,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// The tensors of all files. Their sizes are known to be valid.
+    fn tensors(&self) -> impl Iterator<Item = Tensor<'a>> + Clone + use<'a> {
+        let of_file = |file: &'a ModelFile| {
+            file.tensors().filter_map(move |tensor| {
+                let range = tensor.byte_range().ok()?;
+                Some(Tensor { file, start: range.start, bytes: range.end - range.start, info: tensor.info() })
+            })
+        };
+        self.files.iter().flat_map(of_file)
+    }
+
     fn begun(kinds: &[Kind]) -> Vec<(Kind, Hasher)> {
         kinds.iter().map(|&kind| (kind, Hasher::new(kind))).collect()
     }
 
-    fn finished(hashers: Vec<(Kind, Hasher)>) -> Digests {
-        hashers.into_iter().map(|(kind, hasher)| (kind, hasher.finish())).collect()
+    /// Room for the hashes of all tensors.
+    fn results(&self) -> Mutex<Vec<u8>> {
+        let width = self.of_tensors.iter().map(|kind| kind.len()).sum::<usize>();
+        Mutex::new(vec![0; self.n_tensors.saturating_mul(width)])
+    }
+
+    /// The place of a hash of a tensor in the results.
+    fn place<'r>(&self, results: &'r mut [u8], index: usize, of: Kind) -> Option<&'r mut [u8]> {
+        let width = self.of_tensors.iter().map(|kind| kind.len()).sum::<usize>();
+        let before = self.of_tensors.iter().take_while(|kind| **kind != of).map(|kind| kind.len()).sum::<usize>();
+        let at = index * width + before;
+        results.get_mut(at..at + of.len())
+    }
+
+    /// Stores the hash of a tensor.
+    fn set(&self, results: &Mutex<Vec<u8>>, index: usize, kind: Kind, hasher: Hasher) {
+        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = self.place(&mut results, index, kind) {
+            place.copy_from_slice(&hasher.finish());
+        }
+    }
+
+    /// Assigns results to their algorithms.
+    fn collect(&self, options: &HashOptions, mut of_tensors: Vec<u8>, of_model: Digests) -> Hashes {
+        let text = |(kind, digest): (Kind, Vec<u8>)| match kind {
+            Kind::Uuid => (kind.algorithm(), uuid(&digest)),
+            kind => (kind.algorithm(), hex(&digest)),
+        };
+        let algorithms = self.of_tensors.iter().map(|kind| kind.algorithm()).collect();
+        let mut hashes = Hashes::new(algorithms, of_model.into_iter().map(text).collect());
+        for (index, tensor) in self.tensors().enumerate() {
+            hashes.push(tensor.info.name.as_bytes(), &[]);
+            if self.of_tensors.contains(&Kind::Little)
+                && let Some(place) = self.place(&mut of_tensors, index, Kind::Little)
+            {
+                let leaf = tensor_digest(&tensor.info, place);
+                place.copy_from_slice(&leaf);
+            }
+        }
+        if options.has(Algorithm::Content) {
+            let metadata = metadata_digest(self.files);
+            let mut order: Vec<usize> = (0..self.n_tensors).collect();
+            order.compact_sort_by_key(|index| hashes.name(*index));
+            let mut sha = Sha256::new_with_prefix(b"ggufkit content 1\0");
+            sha.update(metadata);
+            sha.update((self.n_tensors as u64).to_le_bytes());
+            for index in order {
+                sha.update(self.place(&mut of_tensors, index, Kind::Little).unwrap_or_default());
+            }
+            hashes.model.push((Algorithm::Content, hex(&sha.finalize())));
+            hashes.model.push((Algorithm::Metadata, hex(&metadata)));
+        }
+        match options.no_tensors {
+            true => Hashes::new(Vec::new(), hashes.model),
+            false => Hashes { digests: of_tensors, ..hashes },
+        }
     }
 
     fn announce(&self, index: usize, tensor: &Tensor<'_>) {
-        self.progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&tensor.info.name) });
+        self.progress.event(Event::Tensor { index, name: &tensor.info.name.to_string_lossy() });
     }
 
     /// Only hashes of tensors: each is computed by one thread.
-    fn tensor_by_tensor(&self, threads: Option<NonZeroUsize>) -> Result<Vec<Digests>, Error> {
-        let results = Mutex::new(vec![Digests::new(); self.tensors.len()]);
-        let items = self.tensors.iter().enumerate();
+    fn tensor_by_tensor(&self, threads: Option<NonZeroUsize>) -> Result<Vec<u8>, Error> {
+        let results = self.results();
+        let items = self.tensors().enumerate();
         workers::for_each(threads, items, self.progress, Vec::new, |buffer, (i, tensor)| {
-            self.announce(i, tensor);
+            self.announce(i, &tensor);
             let mut hashers = Work::begun(&self.of_tensors);
             for (from, bytes) in tensor.pieces() {
                 if self.progress.is_cancelled() {
@@ -441,15 +516,15 @@ impl Work<'_> {
                 }
                 self.progress.event(Event::Advanced { bytes });
             }
-            set(&results, i, Work::finished(hashers));
+            hashers.into_iter().for_each(|(kind, hasher)| self.set(&results, i, kind, hasher));
             Ok::<_, Error>(())
         })?;
         Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Hashes of tensors and of the model. Pieces are read in any order, but hashed in order.
-    fn in_order(&self, threads: Option<NonZeroUsize>) -> Result<(Vec<Digests>, Digests), Error> {
-        let results = Mutex::new(vec![Digests::new(); self.tensors.len()]);
+    fn in_order(&self, threads: Option<NonZeroUsize>) -> Result<(Vec<u8>, Digests), Error> {
+        let results = self.results();
         let failure: Mutex<Option<Error>> = Mutex::new(None);
         let stop = AtomicBool::new(false);
         let of_model: Vec<Turn<Hasher>> = self.of_model.iter().map(|&kind| Turn::new(Hasher::new(kind))).collect();
@@ -457,8 +532,7 @@ impl Work<'_> {
         let is_over = || stop.load(Ordering::Relaxed) || self.progress.is_cancelled();
 
         let pieces = self
-            .tensors
-            .iter()
+            .tensors()
             .enumerate()
             .flat_map(|(i, tensor)| tensor.pieces().map(move |(from, bytes)| (i, tensor, from, bytes)));
         // Pieces of divided tensors are numbered separately: other tensors do not wait.
@@ -469,9 +543,9 @@ impl Work<'_> {
             Some(item)
         });
         let work = |buffer: &mut Vec<u8>,
-                    (n, n_cut, i, tensor, from, bytes): (u64, u64, usize, &Tensor<'_>, u64, u64)| {
+                    (n, n_cut, i, tensor, from, bytes): (u64, u64, usize, Tensor<'_>, u64, u64)| {
             if from == 0 {
-                self.announce(i, tensor);
+                self.announce(i, &tensor);
             }
             let piece = tensor.read(from, bytes, buffer)?;
             if bytes == tensor.bytes {
@@ -479,17 +553,14 @@ impl Work<'_> {
                 for (kind, hasher) in &mut hashers {
                     tensor.add(*kind, hasher, piece)?;
                 }
-                set(&results, i, Work::finished(hashers));
+                hashers.into_iter().for_each(|(kind, hasher)| self.set(&results, i, kind, hasher));
             } else {
                 for (&kind, turn) in self.of_tensors.iter().zip(&of_tensor) {
                     turn.take(n_cut, &is_over, |hasher| {
                         tensor.add(kind, hasher, piece)?;
                         if from + bytes == tensor.bytes {
                             let done = std::mem::replace(hasher, Hasher::new(kind));
-                            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                            if let Some(digests) = results.get_mut(i) {
-                                digests.push((kind, done.finish()));
-                            }
+                            self.set(&results, i, kind, done);
                         }
                         Ok(())
                     })?;
@@ -516,17 +587,7 @@ impl Work<'_> {
         }
         done?;
         let of_model = self.of_model.iter().zip(of_model).map(|(&kind, turn)| (kind, turn.into_inner().finish()));
-        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for digests in &mut results {
-            digests.compact_sort_by_key(|(kind, _)| self.of_tensors.iter().position(|k| k == kind));
-        }
-        Ok((results, of_model.collect()))
-    }
-}
-
-fn set(results: &Mutex<Vec<Digests>>, i: usize, digests: Digests) {
-    if let Some(result) = results.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
-        *result = digests;
+        Ok((results.into_inner().unwrap_or_else(PoisonError::into_inner), of_model.collect()))
     }
 }
 

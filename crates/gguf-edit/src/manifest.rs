@@ -208,7 +208,7 @@ impl Hashes {
     /// Compares with a manifest's entries for the file with that name and these algorithms. Hashes come in their order, then tensors that
     /// the model lacks.
     pub fn compare(&self, manifest: &Manifest, file: &str, algorithms: &[Algorithm]) -> Vec<Compared> {
-        let names: HashSet<&[u8]> = self.tensors.iter().map(|tensor| tensor.name.as_slice()).collect();
+        let names: HashSet<&[u8]> = self.tensors().map(|tensor| tensor.name).collect();
         let mut said = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
@@ -228,9 +228,9 @@ impl Hashes {
             let (hash, tensor) = (hash.to_owned(), tensor.map(<[u8]>::to_vec));
             compared.push(Compared { algorithm, hash, tensor, status });
         };
-        for tensor in &self.tensors {
+        for tensor in self.tensors() {
             for (algorithm, hash) in &tensor.hashes {
-                compare(*algorithm, hash, Some(&tensor.name));
+                compare(*algorithm, hash, Some(tensor.name));
             }
         }
         for (algorithm, hash) in &self.model {
@@ -252,7 +252,6 @@ impl Hashes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::TensorHashes;
 
     const TEXT: &str = "\
 manifest  test.gguf.manifest  xxh64
@@ -264,18 +263,12 @@ xxh64     e83fddf559d7b6a6  dir/my test.gguf:gone
 ";
 
     fn hashes() -> Hashes {
-        let tensor = |name: &str, hash: &str| TensorHashes {
-            name: name.into(),
-            hashes: vec![(Algorithm::Xxh64, hash.to_owned())],
-        };
-        Hashes {
-            tensors: vec![
-                tensor("tensor_0", "f66e9cd66a4396a0"),
-                tensor("blk.0:odd", "7d3a1f9ac04d0538"),
-                tensor("new", "0000000000000000"),
-            ],
-            model: vec![(Algorithm::Xxh64, "5a54d3aad816f302".to_owned())],
+        let model = vec![(Algorithm::Xxh64, "5a54d3aad816f302".to_owned())];
+        let mut hashes = Hashes::new(vec![Algorithm::Xxh64], model);
+        for (name, hash) in [("tensor_0", 0xf66e9cd66a4396a0u64), ("blk.0:odd", 0x7d3a1f9ac04d0538), ("new", 0)] {
+            hashes.push(name.as_bytes(), &hash.to_be_bytes());
         }
+        hashes
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gguf_format::{GgmlType, Gguf, Head, SizeError, Str, Version, align_up};
+use gguf_format::{Dims, GgmlType, Gguf, Head, SizeError, Str, TensorInfoRef, Version, align_up};
 use gguf_io::in_place::{self, EditLock};
 use gguf_io::{FileState, ReadAt, open_regular};
 use gguf_pipeline::{Event, Progress};
@@ -47,25 +47,25 @@ pub enum DataState {
 }
 
 /// A tensor of a damaged file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct TensorState {
+pub struct TensorState<'a> {
     /// The name.
-    pub name: Vec<u8>,
+    pub name: Str<'a>,
     /// The type.
     pub ty: GgmlType,
     /// The dimensions, the contiguous one first.
-    pub shape: Vec<u64>,
+    pub shape: Dims<'a>,
     /// The range of its data in the file, possibly beyond the end.
     pub range: Range<u64>,
     /// The completeness of its data.
     pub state: DataState,
 }
 
-impl TensorState {
+impl TensorState<'_> {
     /// The name, safe to print.
     pub fn shown(&self) -> String {
-        gguf_format::check::shown(Str(&self.name))
+        gguf_format::check::shown(self.name)
     }
 
     /// Whether the data is complete.
@@ -141,7 +141,8 @@ pub struct Diagnosis {
     file_bytes: u64,
     problem: Option<String>,
     head: Option<MendedHead>,
-    tensors: Vec<TensorState>,
+    /// The completeness of each tensor of the head.
+    states: Vec<DataState>,
     mends: Vec<Mend>,
     /// The expected length of the file.
     whole_bytes: Option<u64>,
@@ -161,8 +162,8 @@ impl Diagnosis {
     /// use gguf_edit::repair::Diagnosis;
     ///
     /// let diagnosis = Diagnosis::of(&path)?;
-    /// let whole = diagnosis.tensors().iter().filter(|tensor| tensor.is_whole()).count();
-    /// println!("{whole} of {} tensors are whole", diagnosis.tensors().len());
+    /// let whole = diagnosis.tensors().filter(|tensor| tensor.is_whole()).count();
+    /// println!("{whole} of {} tensors are whole", diagnosis.tensors().count());
     /// # assert_eq!(whole, 1);
     /// # Ok(()) }
     /// ```
@@ -185,7 +186,7 @@ impl Diagnosis {
             file_bytes,
             problem,
             head: None,
-            tensors: Vec::new(),
+            states: Vec::new(),
             mends: Vec::new(),
             whole_bytes: None,
         };
@@ -227,41 +228,28 @@ impl Diagnosis {
                 indices.iter().filter_map(|&i| unplaced.get_mut(i).map(|u| *u = true)).for_each(drop);
             }
         }
-        let base = if is_draft { 0 } else { gguf.data_offset() };
-        let state = |((tensor, offset), is_unplaced): ((gguf_format::TensorInfoRef<'_>, &u64), bool)| {
-            let start = base.saturating_add(*offset);
-            let (end, state) = match tensor.n_bytes() {
-                Err(e) => (start, DataState::Unsized(e)),
-                Ok(n) if is_unplaced => (start.saturating_add(n), DataState::Unplaced),
-                Ok(n) => {
-                    let end = start.saturating_add(n);
-                    let state = match end.checked_sub(self.file_bytes) {
-                        None | Some(0) => DataState::Whole,
-                        Some(missing) if missing < n => DataState::Cut { missing },
-                        Some(_) => DataState::Missing,
-                    };
-                    (end, state)
-                }
-            };
-            TensorState {
-                name: tensor.name.as_bytes().to_owned(),
-                ty: tensor.ty,
-                shape: tensor.dims.collect(),
-                range: start..end,
-                state,
-            }
+        let file_bytes = self.file_bytes;
+        let state = |((tensor, offset), is_unplaced): ((TensorInfoRef<'_>, &u64), bool)| match tensor.n_bytes() {
+            Err(e) => DataState::Unsized(e),
+            Ok(_) if is_unplaced => DataState::Unplaced,
+            Ok(n) => match range_of(gguf, &tensor, *offset).end.checked_sub(file_bytes) {
+                None | Some(0) => DataState::Whole,
+                Some(missing) if missing < n => DataState::Cut { missing },
+                Some(_) => DataState::Missing,
+            },
         };
-        self.tensors = gguf.tensors().zip(&offsets).zip(unplaced).map(state).collect();
-        let is_placed = |tensor: &&TensorState| tensor.state != DataState::Unplaced;
-        let end = self.tensors.iter().filter(is_placed).map(|tensor| tensor.range.end).max();
-        self.whole_bytes =
-            end.and_then(|end| align_up(end.saturating_sub(base), gguf.alignment())).map(|n| base.saturating_add(n));
-        let missing = self.whole_bytes.unwrap_or(0).saturating_sub(self.file_bytes);
-        if missing > 0 && self.tensors.iter().all(TensorState::is_whole) {
-            self.mends.push(Mend::Padding { missing });
-        }
+        self.states = gguf.tensors().zip(&offsets).zip(unplaced).map(state).collect();
+        let (base, alignment) = (base_of(gguf), gguf.alignment());
         head.offsets = offsets;
         self.head = Some(head);
+        let is_placed = |tensor: &TensorState<'_>| tensor.state != DataState::Unplaced;
+        let end = self.tensors().filter(is_placed).map(|tensor| tensor.range.end).max();
+        self.whole_bytes =
+            end.and_then(|end| align_up(end.saturating_sub(base), alignment)).map(|n| base.saturating_add(n));
+        let missing = self.whole_bytes.unwrap_or(0).saturating_sub(self.file_bytes);
+        if missing > 0 && self.are_all_whole() {
+            self.mends.push(Mend::Padding { missing });
+        }
     }
 
     /// The file.
@@ -290,8 +278,20 @@ impl Diagnosis {
     }
 
     /// The tensors, in the order of the head.
-    pub fn tensors(&self) -> &[TensorState] {
-        &self.tensors
+    pub fn tensors(&self) -> impl Iterator<Item = TensorState<'_>> + Clone {
+        self.head.iter().flat_map(|MendedHead { gguf, offsets, .. }| {
+            gguf.tensors().zip(offsets).zip(&self.states).map(|((tensor, offset), state)| TensorState {
+                name: tensor.name,
+                ty: tensor.ty,
+                shape: tensor.dims,
+                range: range_of(gguf, &tensor, *offset),
+                state: *state,
+            })
+        })
+    }
+
+    fn are_all_whole(&self) -> bool {
+        self.states.iter().all(|state| *state == DataState::Whole)
     }
 
     /// The damage that the rest of the file determines.
@@ -301,10 +301,7 @@ impl Diagnosis {
 
     /// Whether the file is intact, as far as can be determined without another copy.
     pub fn is_whole(&self) -> bool {
-        self.problem.is_none()
-            && self.mends.is_empty()
-            && self.has_head()
-            && self.tensors.iter().all(TensorState::is_whole)
+        self.problem.is_none() && self.mends.is_empty() && self.has_head() && self.are_all_whole()
     }
 
     /// Repairs the fields that can be determined, in place, protected by a journal.
@@ -342,7 +339,7 @@ impl Diagnosis {
             let problem = self.problem.clone().unwrap_or_default();
             return Err(EditError::NotDetermined { problem }.at(&self.path));
         };
-        if self.tensors.iter().all(|tensor| !tensor.is_whole()) && !self.tensors.is_empty() {
+        if !self.states.contains(&DataState::Whole) && !self.states.is_empty() {
             return Err(EditError::NothingWhole.at(&self.path));
         }
         save::save(self, head, out, force, progress)
@@ -366,6 +363,17 @@ fn lock_for_writing(path: &Path, file: &File, state: FileState) -> Result<(EditL
 fn check_name(lock: &EditLock, file: &File) -> Result<(), EditError> {
     let state = FileState::of(file).map_err(io_error(lock.path(), "read"))?;
     Ok(lock.check_file(file, state)?)
+}
+
+/// The offset in the file from which those of tensors count.
+fn base_of(gguf: &Gguf<'_>) -> u64 {
+    if gguf.dialect().version == Version::Draft { 0 } else { gguf.data_offset() }
+}
+
+/// The range in the file of a tensor at that offset; empty if its size is unknown.
+fn range_of(gguf: &Gguf<'_>, tensor: &TensorInfoRef<'_>, offset: u64) -> Range<u64> {
+    let start = base_of(gguf).saturating_add(offset);
+    start..start.saturating_add(tensor.n_bytes().unwrap_or(0))
 }
 
 /// The offsets derived from the sizes, with consecutive tensors.

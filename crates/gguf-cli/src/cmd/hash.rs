@@ -5,12 +5,12 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use gguf_edit::hash::{Algorithm, HashOptions, Hashes};
+use gguf_edit::hash::{Algorithm, HashOptions, Hashes, TensorHashes};
 use gguf_edit::manifest::{self, Compared, Manifest, Status};
 use gguf_format::Str;
 use gguf_format::shard::ShardKeys;
 use gguf_io::{Model, ModelFile};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::quantize::read_text_of;
 use crate::cmd::Shards;
@@ -166,12 +166,17 @@ impl Args {
     /// Prints the lines of a manifest.
     fn print(&self, ui: &mut Ui, hashes: &Hashes) -> Outcome {
         if self.json {
-            json::print(ui, 2, &JsonHashes::of(&self.model, hashes))?;
+            let document = JsonHashes {
+                model: json::path(&self.model),
+                hashes: ByAlgorithm(hashes.model.clone()),
+                tensors: json::List(|| hashes.tensors().map(JsonTensor::of)),
+            };
+            json::print(ui, 2, &document)?;
             return Ok(Verdict::Good);
         }
-        for tensor in &hashes.tensors {
+        for tensor in hashes.tensors() {
             for (algorithm, hash) in &tensor.hashes {
-                self.line(ui, *algorithm, hash, Some(&tensor.name), None)?;
+                self.line(ui, *algorithm, hash, Some(tensor.name), None)?;
             }
         }
         for (algorithm, hash) in &hashes.model {
@@ -271,16 +276,25 @@ fn said(status: Status) -> &'static str {
 }
 
 #[derive(Serialize)]
-struct JsonHashes<'a> {
+struct JsonHashes<'a, T> {
     model: json::Text<'a>,
-    hashes: serde_json::Map<String, serde_json::Value>,
-    tensors: Vec<JsonTensor<'a>>,
+    hashes: ByAlgorithm,
+    tensors: T,
 }
 
 #[derive(Serialize)]
 struct JsonTensor<'a> {
     name: json::Text<'a>,
-    hashes: serde_json::Map<String, serde_json::Value>,
+    hashes: ByAlgorithm,
+}
+
+/// Hashes as an object with the names of their algorithms.
+struct ByAlgorithm(Vec<(Algorithm, String)>);
+
+impl Serialize for ByAlgorithm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(algorithm, hash)| (algorithm.name(), hash)))
+    }
 }
 
 #[derive(Serialize)]
@@ -300,20 +314,9 @@ struct JsonCompared<'a> {
     status: &'static str,
 }
 
-impl<'a> JsonHashes<'a> {
-    fn of(path: &'a std::path::Path, hashes: &'a Hashes) -> JsonHashes<'a> {
-        let object = |hashes: &[(Algorithm, String)]| {
-            hashes.iter().map(|(algorithm, hash)| (algorithm.name().to_owned(), hash.as_str().into())).collect()
-        };
-        let tensor = |t: &'a gguf_edit::hash::TensorHashes| JsonTensor {
-            name: json::Text(Str(&t.name)),
-            hashes: object(&t.hashes),
-        };
-        JsonHashes {
-            model: json::path(path),
-            hashes: object(&hashes.model),
-            tensors: hashes.tensors.iter().map(tensor).collect(),
-        }
+impl<'a> JsonTensor<'a> {
+    fn of(tensor: TensorHashes<'a>) -> JsonTensor<'a> {
+        JsonTensor { name: json::Text(Str(tensor.name)), hashes: ByAlgorithm(tensor.hashes) }
     }
 }
 

@@ -133,12 +133,11 @@ impl Args {
         let saved = diagnosis.save(out, self.force, &watch);
         watch.clear();
         let bytes = saved?;
-        let whole = diagnosis.tensors().iter().filter(|tensor| tensor.is_whole()).count();
-        let lost: Vec<String> =
-            diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole()).map(TensorState::shown).collect();
-        self.note(ui, &format!("{whole} of {} tensors saved, {}", diagnosis.tensors().len(), size(bytes)));
-        if !lost.is_empty() && !self.quiet {
-            ui.warning(&format!("not saved: {}", listed(&lost)));
+        let (n, whole) = counts(diagnosis);
+        let lost = || diagnosis.tensors().filter(|tensor| !tensor.is_whole()).map(|tensor| tensor.shown());
+        self.note(ui, &format!("{whole} of {n} tensors saved, {}", size(bytes)));
+        if whole < n && !self.quiet {
+            ui.warning(&format!("not saved: {}", listed(lost(), n - whole)));
         }
         report.insert("saved".into(), json!({ "path": json::path(out), "tensors": whole, "file_bytes": bytes }));
         if !self.json {
@@ -232,10 +231,15 @@ impl Args {
 
 type Report = serde_json::Map<String, Value>;
 
-/// A limited number of names, and the number of the others.
-fn listed(names: &[String]) -> String {
-    let first = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(5) {
+/// The number of tensors, and of the complete ones.
+fn counts(diagnosis: &Diagnosis) -> (usize, usize) {
+    (diagnosis.tensors().count(), diagnosis.tensors().filter(TensorState::is_whole).count())
+}
+
+/// A limited number of `n` names, and the number of the others.
+fn listed(names: impl Iterator<Item = String>, n: usize) -> String {
+    let first = names.take(5).collect::<Vec<_>>().join(", ");
+    match n.saturating_sub(5) {
         0 => first,
         more => format!("{first} and {} more", grouped(more as u64)),
     }
@@ -254,7 +258,7 @@ fn state(state: DataState) -> String {
 
 fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     ui.title(diagnosis.path())?;
-    let (n, whole) = (diagnosis.tensors().len(), diagnosis.tensors().iter().filter(|t| t.is_whole()).count());
+    let (n, whole) = counts(diagnosis);
     let length = match diagnosis.whole_bytes() {
         Some(bytes) if bytes > diagnosis.file_bytes() => format!(
             "{} of {} bytes; {} are missing",
@@ -277,7 +281,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     for mend in diagnosis.mends().iter().take(ROWS) {
         ui.field("  Repairs  ", Style::Yellow, &mend.to_string())?;
     }
-    let bad = || diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole());
+    let bad = || diagnosis.tensors().filter(|tensor| !tensor.is_whole());
     if whole < n {
         writeln!(ui.out)?;
         let mut table = Table::new([
@@ -288,7 +292,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
             Column::text("DATA"),
         ]);
         for tensor in bad().take(ROWS) {
-            let shape = shape(tensor.shape.iter().copied());
+            let shape = shape(tensor.shape);
             let at = tensor.range.start.to_string();
             table.row([tensor.shown(), shape, tensor.ty.to_string(), at, state(tensor.state)]);
         }
@@ -340,9 +344,9 @@ struct Answer<'a> {
 impl Serialize for Answer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Answer { diagnosis, report } = self;
-        let tensor = |tensor: &TensorState| {
+        let tensor = |tensor: TensorState<'_>| {
             json!({
-                "name": String::from_utf8_lossy(&tensor.name), "type": tensor.ty.to_string(), "shape": tensor.shape,
+                "name": tensor.name.to_string_lossy(), "type": tensor.ty.to_string(), "shape": tensor.shape.collect::<Vec<_>>(),
                 "offset": tensor.range.start, "bytes": tensor.range.end - tensor.range.start,
                 "whole": tensor.is_whole(), "data": state(tensor.state),
             })
@@ -355,7 +359,7 @@ impl Serialize for Answer<'_> {
         object.serialize_entry("problem", &diagnosis.problem())?;
         object.serialize_entry("head", &diagnosis.has_head())?;
         object.serialize_entry("mends", &json::List(|| diagnosis.mends().iter().map(ToString::to_string)))?;
-        object.serialize_entry("tensors", &json::List(|| diagnosis.tensors().iter().map(tensor)))?;
+        object.serialize_entry("tensors", &json::List(|| diagnosis.tensors().map(tensor)))?;
         for (name, value) in report.iter().filter(|(name, _)| *name != "whole") {
             object.serialize_entry(name, value)?;
         }

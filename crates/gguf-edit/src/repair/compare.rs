@@ -118,7 +118,7 @@ impl Comparison {
     /// half of the bytes differ; [`gguf_io::Error::Changed`] if the file has changed since it was examined; those of the system.
     pub fn new(diagnosis: &Diagnosis, other: &Path, progress: &dyn Progress) -> Result<Comparison, EditError> {
         // A tensor without a place can only be restored with the head.
-        let has_places = diagnosis.tensors().iter().all(|tensor| tensor.state != DataState::Unplaced);
+        let has_places = diagnosis.tensors().all(|tensor| tensor.state != DataState::Unplaced);
         let head = diagnosis.head.as_ref().filter(|_| has_places);
         Comparison::of_unchanged(diagnosis, head, other, progress)
     }
@@ -211,7 +211,10 @@ impl Comparison {
         let renamed: Vec<(usize, Vec<u8>)> = matches.renamed;
         self.names = renamed
             .iter()
-            .filter_map(|(index, right)| Some([diagnosis.tensors().get(*index)?.name.clone(), right.clone()]))
+            .filter_map(|(index, right)| {
+                let damaged = head.gguf.tensor_by_index(*index as u64)?;
+                Some([damaged.name.as_bytes().to_owned(), right.clone()])
+            })
             .collect();
         let encoded = head.encoded(&renamed)?;
         let is_same_head = |file: &ModelFile| {
@@ -288,18 +291,18 @@ impl Comparison {
         }
         let mut here: HashMap<&[u8], usize> = HashMap::new();
         for tensor in diagnosis.tensors() {
-            *here.entry(&tensor.name).or_default() += 1;
+            *here.entry(tensor.name.as_bytes()).or_default() += 1;
         }
-        let is_like = |tensor: &TensorState, found: &TensorInfoRef<'_>| {
-            found.ty == tensor.ty && found.dims.eq(tensor.shape.iter().copied())
+        let is_like = |tensor: &TensorState<'_>, found: &TensorInfoRef<'_>| {
+            found.ty == tensor.ty && Iterator::eq(found.dims, tensor.shape)
         };
         let mut taken = vec![false; there.len()];
         let mut found: Vec<Option<usize>> = Vec::new();
-        for (tensor, offset) in diagnosis.tensors().iter().zip(&head.offsets) {
-            let named = by_name.get(tensor.name.as_slice()).map(Vec::as_slice).unwrap_or_default();
-            let like = |i: &&usize| there.get(**i).is_some_and(|(_, _, found)| is_like(tensor, found));
+        for (tensor, offset) in diagnosis.tensors().zip(&head.offsets) {
+            let named = by_name.get(tensor.name.as_bytes()).map(Vec::as_slice).unwrap_or_default();
+            let like = |i: &&usize| there.get(**i).is_some_and(|(_, _, found)| is_like(&tensor, found));
             // A damaged name may be that of another tensor, which is in the same place in the copy.
-            let is_duplicate = here.get(tensor.name.as_slice()).is_some_and(|n| *n > named.len());
+            let is_duplicate = here.get(tensor.name.as_bytes()).is_some_and(|n| *n > named.len());
             let in_place =
                 |i: &&usize| !is_duplicate || there.get(**i).is_some_and(|(_, _, found)| found.offset == *offset);
             let chosen = named.iter().filter(like).filter(in_place).find(|i| taken.get(**i) == Some(&false)).copied();
@@ -310,14 +313,14 @@ impl Comparison {
             found.push(chosen);
         }
         let mut matches = Matches { parts: Vec::new(), renamed: Vec::new(), missing: Vec::new() };
-        for (index, tensor) in diagnosis.tensors().iter().enumerate() {
+        for (index, tensor) in diagnosis.tensors().enumerate() {
             let at = match found.get(index).copied().flatten() {
                 Some(at) => at,
                 None => {
                     let mut near = there.iter().enumerate().filter(|(i, (_, _, found))| {
                         taken.get(*i) == Some(&false)
-                            && is_like(tensor, found)
-                            && bits_apart(&tensor.name, found.name.as_bytes()) == Some(1)
+                            && is_like(&tensor, found)
+                            && bits_apart(tensor.name.as_bytes(), found.name.as_bytes()) == Some(1)
                     });
                     let (Some((at, (_, _, right))), None) = (near.next(), near.next()) else {
                         return Err(format!("it has no tensor {}", tensor.shown()));
@@ -511,7 +514,7 @@ fn open_whole(other: &Path, with_shards: bool) -> Result<Vec<ModelFile>, EditErr
     let mut files = Vec::new();
     for path in paths {
         let diagnosis = Diagnosis::of(&path)?;
-        let cut = diagnosis.tensors().iter().find(|tensor| !tensor.is_whole());
+        let cut = diagnosis.tensors().find(|tensor| !tensor.is_whole());
         if let Some(tensor) = cut {
             return Err(damaged(format!("the data of {} is incomplete", tensor.shown())));
         }

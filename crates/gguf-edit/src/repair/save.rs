@@ -55,16 +55,16 @@ pub(super) fn save(
     force: bool,
     progress: &dyn Progress,
 ) -> Result<u64, EditError> {
-    let Diagnosis { path, file, state, tensors, .. } = diagnosis;
+    let Diagnosis { path, file, state, .. } = diagnosis;
     let mut kvs = Head::without_tensors(&head.gguf);
     let order = kvs.dialect.order;
     kvs.dialect = Dialect::new(Version::V3);
-    let n_whole = tensors.iter().filter(|tensor| tensor.is_whole()).count();
+    let n_whole = diagnosis.tensors().filter(|tensor| tensor.is_whole()).count();
     let (mut plans, mut places) = (Vec::with_capacity(n_whole), Vec::with_capacity(n_whole));
-    for tensor in tensors.iter().filter(|tensor| tensor.is_whole()) {
+    for tensor in diagnosis.tensors().filter(|tensor| tensor.is_whole()) {
         let input = Input { index: plans.len(), name: Box::default(), ty: tensor.ty };
         let kept = Reason::Kept(Keep::Copy);
-        plans.push(TensorPlan::new(tensor.name.clone(), tensor.shape.clone(), tensor.ty, kept, Op::Copy(input)));
+        plans.push(TensorPlan::new(tensor.name.as_bytes(), tensor.shape.collect(), tensor.ty, kept, Op::Copy(input)));
         places.push((tensor.ty, tensor.range.start, tensor.range.end - tensor.range.start));
     }
     let file = file.try_clone().map_err(io_error(path, "open"))?;

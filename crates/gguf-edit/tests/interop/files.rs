@@ -160,9 +160,9 @@ fn manifest(model: &Path, algorithms: &[Algorithm], no_tensors: bool) -> String 
     let options = HashOptions::new(algorithms).no_tensors(no_tensors);
     let hashes = hash(std::slice::from_ref(&file), &options, &()).unwrap();
     let mut lines = String::new();
-    for tensor in &hashes.tensors {
+    for tensor in hashes.tensors() {
         for (algorithm, hash) in &tensor.hashes {
-            lines += &format!("{algorithm:8}  {hash}  {}:{}\n", model.display(), String::from_utf8_lossy(&tensor.name));
+            lines += &format!("{algorithm:8}  {hash}  {}:{}\n", model.display(), String::from_utf8_lossy(tensor.name));
         }
     }
     for (algorithm, hash) in &hashes.model {

@@ -45,7 +45,7 @@ impl Folder {
 }
 
 fn states(diagnosis: &Diagnosis) -> Vec<DataState> {
-    diagnosis.tensors().iter().map(|tensor| tensor.state).collect()
+    diagnosis.tensors().map(|tensor| tensor.state).collect()
 }
 
 #[test]
