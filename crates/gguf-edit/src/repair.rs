@@ -339,7 +339,7 @@ impl Diagnosis {
             let problem = self.problem.clone().unwrap_or_default();
             return Err(EditError::NotDetermined { problem }.at(&self.path));
         };
-        if !self.states.contains(&DataState::Whole) && !self.states.is_empty() {
+        if !(self.states.is_empty() || self.states.contains(&DataState::Whole)) {
             return Err(EditError::NothingWhole.at(&self.path));
         }
         save::save(self, head, out, force, progress)

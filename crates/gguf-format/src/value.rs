@@ -293,9 +293,7 @@ impl<'a> ValueRef<'a> {
             ValueRef::F64(v) => Value::F64(v),
             ValueRef::Bool(v) => Value::Bool(v),
             ValueRef::String(s) => Value::String(s.0.to_owned()),
-            ValueRef::Array(a) => {
-                Value::Array(Array { elem: a.elem, len: a.len, bytes: a.bytes.to_owned(), dialect: a.dialect })
-            }
+            ValueRef::Array(a) => Value::Array(Array::from_parts(a.elem, a.len, a.bytes.to_owned(), a.dialect)),
         }
     }
 }

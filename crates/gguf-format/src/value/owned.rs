@@ -1,6 +1,7 @@
 //! Values to write: [`Value`], and [`Array`] as one buffer of encoded elements.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -191,24 +192,35 @@ impl<T: ArrayElement> FromIterator<T> for Array {
 /// ```
 #[derive(Clone)]
 pub struct Array {
-    pub(super) elem: ValueType,
-    pub(super) len: u64,
-    pub(super) bytes: Vec<u8>,
-    pub(super) dialect: Dialect,
+    // Boxed, because most values are no arrays, and a head can have many values.
+    parts: Box<Parts>,
+}
+
+#[derive(Clone)]
+struct Parts {
+    elem: ValueType,
+    len: u64,
+    bytes: Vec<u8>,
+    dialect: Dialect,
 }
 
 impl Array {
     /// An empty array of the given element type.
     pub fn new(elem: ValueType) -> Array {
-        Array { elem, len: 0, bytes: Vec::new(), dialect: Dialect::new(Version::V3) }
+        Array::from_parts(elem, 0, Vec::new(), Dialect::new(Version::V3))
+    }
+
+    pub(super) fn from_parts(elem: ValueType, len: u64, bytes: Vec<u8>, dialect: Dialect) -> Array {
+        Array { parts: Box::new(Parts { elem, len, bytes, dialect }) }
     }
 
     fn from_elements<T: ArrayElement>(values: impl IntoIterator<Item = impl core::borrow::Borrow<T>>) -> Array {
         let mut array = Array::new(T::TYPE);
+        let Parts { bytes, len, dialect, .. } = &mut *array.parts;
         for v in values {
             // The lengths of version 3 can represent any length.
-            let encoded = encode::value(&mut array.bytes, v.borrow().value(), array.dialect);
-            array.len += u64::from(encoded.is_ok());
+            let encoded = encode::value(bytes, v.borrow().value(), *dialect);
+            *len += u64::from(encoded.is_ok());
         }
         array
     }
@@ -218,18 +230,20 @@ impl Array {
     /// # Errors
     /// If the value does not have the array's element type.
     pub fn push(&mut self, value: ValueRef<'_>) -> Result<(), ValueError> {
-        if value.value_type() != self.elem {
+        let Parts { elem, len, bytes, dialect } = &mut *self.parts;
+        if value.value_type() != *elem {
             return Err(ValueError::WrongType { asked: "the array's element type", found: value.value_type() });
         }
-        encode::value(&mut self.bytes, value, self.dialect)
+        encode::value(bytes, value, *dialect)
             .map_err(|_| ValueError::OutOfRange { asked: "a 32-bit length", found: i128::from(u32::MAX) + 1 })?;
-        self.len += 1;
+        *len += 1;
         Ok(())
     }
 
     /// A view of the array.
     pub fn as_ref(&self) -> ArrayRef<'_> {
-        ArrayRef { elem: self.elem, len: self.len, bytes: &self.bytes, dialect: self.dialect }
+        let Parts { elem, len, bytes, dialect } = &*self.parts;
+        ArrayRef { elem: *elem, len: *len, bytes, dialect: *dialect }
     }
 }
 
