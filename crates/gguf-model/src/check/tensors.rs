@@ -430,7 +430,7 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Rep
                 _ if block.is_none() && elsewhere.main && tensor.is_named("output.weight") => false,
                 Need::Required => true,
                 // llama.cpp requires neither in blocks that it skips, if it knows both.
-                Need::UnlessFused => !is_fused && !(is_next && knows(tensor.row.fused())),
+                Need::UnlessFused => !(is_fused || is_next && knows(tensor.row.fused())),
                 Need::Optional => false,
             };
             if is_seen(i) && !is_next && tensor.need() == Need::UnlessFused && is_fused {
