@@ -69,6 +69,13 @@ pub(crate) fn parts(row_len: u64) -> impl Iterator<Item = Range<u64>> {
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) draft: &'a Draft,
+    /// The places of the tensors; `None` if they are those in the first draft.
+    places: Option<Places>,
+}
+
+/// The places of the tensors of a draft.
+#[derive(Debug)]
+struct Places {
     /// The index of each tensor in this draft.
     numbers: Vec<usize>,
     /// The inverse: the index in the first draft of each tensor of this one.
@@ -78,6 +85,9 @@ pub(crate) struct Lane<'a> {
 impl<'a> Lane<'a> {
     /// A further draft; `None` if it does not make the same tensors from the same source as the first.
     pub(crate) fn beside(first: &Draft, draft: &'a Draft) -> Option<Lane<'a>> {
+        if std::ptr::eq(first, draft) {
+            return Some(Lane { draft, places: None });
+        }
         let together = Arc::ptr_eq(&first.source, &draft.source) && first.tensors.len() == draft.tensors.len();
         let by_name: HashMap<&[u8], usize> =
             draft.tensors.iter().enumerate().map(|(number, tensor)| (tensor.name.as_slice(), number)).collect();
@@ -85,27 +95,30 @@ impl<'a> Lane<'a> {
             let number = *by_name.get(tensor.name.as_slice())?;
             draft.tensors.get(number).filter(|t| t.shape == tensor.shape && t.op == tensor.op).map(|_| number)
         };
-        let numbers: Option<Vec<usize>> = match std::ptr::eq(first, draft) {
-            true => Some((0..draft.tensors.len()).collect()),
-            false => first.tensors.iter().map(number).collect(),
-        };
+        let numbers: Option<Vec<usize>> = first.tensors.iter().map(number).collect();
         let numbers = numbers.filter(|_| together)?;
         let mut indices = numbers.clone();
         for (index, &number) in numbers.iter().enumerate() {
             *indices.get_mut(number)? = index;
         }
-        Some(Lane { draft, numbers, indices })
+        Some(Lane { draft, places: Some(Places { numbers, indices }) })
     }
 
     /// The tensor with index `index` in the first draft, and its index in this one.
     pub(crate) fn tensor(&self, index: usize) -> Option<(usize, &'a TensorPlan)> {
-        let number = *self.numbers.get(index)?;
+        let number = match &self.places {
+            Some(places) => *places.numbers.get(index)?,
+            None => index,
+        };
         Some((number, self.draft.tensors.get(number)?))
     }
 
     /// The index in the first draft of a tensor of this one.
     pub(crate) fn index_of(&self, number: usize) -> Option<usize> {
-        self.indices.get(number).copied()
+        match &self.places {
+            Some(places) => places.indices.get(number).copied(),
+            None => Some(number).filter(|&number| number < self.draft.tensors.len()),
+        }
     }
 }
 

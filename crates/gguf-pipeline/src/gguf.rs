@@ -171,8 +171,9 @@ impl Draft {
             for tensor in opened.tensors() {
                 let offset = tensor.byte_range().map_err(Error::input)?.start;
                 let op = Op::Copy(Input { index: tensors.len(), name: Box::default(), ty: tensor.ty() });
-                let (name, shape) = (tensor.name().as_bytes(), tensor.shape().collect());
-                let copy = TensorPlan::new(name, shape, tensor.ty(), Reason::Kept(Keep::Copy), op);
+                let mut shape = Vec::with_capacity(tensor.shape().count());
+                shape.extend(tensor.shape());
+                let copy = TensorPlan::new(tensor.name().as_bytes(), shape, tensor.ty(), Reason::Kept(Keep::Copy), op);
                 tensors.push(TensorPlan { place: Place { file, offset }, ..copy });
             }
         }

@@ -93,15 +93,13 @@ impl Identity {
                 modified: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
             })
         };
-        let tensors: Vec<TensorPlan> =
-            draft.tensors.iter().map(|t| TensorPlan { importance: None, ..t.clone() }).collect();
         let entries: Vec<_> = draft.tensors.iter().filter_map(|t| Some((&t.name, t.importance.as_ref()?))).collect();
         Ok(Identity {
             gguf_journal: VERSION,
             program: concat!("ggufkit ", env!("CARGO_PKG_VERSION")).to_owned(),
             head: hash_of(file.head()),
             // The debug form has every field, including future ones.
-            tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, tensors)),
+            tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, WithoutImportance(&draft.tensors))),
             importance: hash_of_debug(&entries),
             file_bytes: file.file_bytes(),
             inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
@@ -156,6 +154,15 @@ impl Identity {
 }
 
 /// Digits of a hash.
+/// The debug form of tensors without their entries of importance.
+struct WithoutImportance<'a>(&'a [TensorPlan]);
+
+impl fmt::Debug for WithoutImportance<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|t| TensorPlan { importance: None, ..t.clone() })).finish()
+    }
+}
+
 const HASH_LEN: usize = 32;
 
 fn hash_of(bytes: &[u8]) -> String {

@@ -211,8 +211,12 @@ pub struct TensorPlan {
 impl TensorPlan {
     /// A copied tensor of type `ty`, in the first file.
     pub fn new(name: impl Into<Vec<u8>>, shape: Vec<u64>, ty: GgmlType, reason: Reason, op: Op) -> TensorPlan {
+        let (mut name, mut shape) = (name.into(), shape);
+        // A model may have very many tensors.
+        name.shrink_to_fit();
+        shape.shrink_to_fit();
         TensorPlan {
-            name: name.into(),
+            name,
             shape,
             from: ty,
             ty,

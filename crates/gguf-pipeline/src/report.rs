@@ -22,22 +22,41 @@ const SPAN: usize = 1 << 15;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorReport {
-    /// The index among the tensors of the output.
+    /// The index among the tensors of the [plan](crate::Plan::tensors), which has the name and the types.
     pub index: usize,
-    /// The name in the output.
-    pub name: String,
-    /// The dimensions, the contiguous one first.
-    pub shape: Vec<u64>,
-    /// The type in the model, or in a conversion without rounding.
-    pub from: GgmlType,
-    /// The type in the output.
-    pub to: GgmlType,
-    /// Number of weights.
-    pub n_weights: u64,
-    /// Bytes in the output.
-    pub bytes: u64,
     /// The errors of the written values. Weighted by the importance of the columns if the tensor has an entry in the importance matrix.
-    pub error: TensorError,
+    pub error: Measured,
+}
+
+/// The figures of a [`TensorError`].
+#[derive(Debug, Clone)]
+pub struct Measured {
+    not_finite: u64,
+    figures: Figures,
+    // Most runs have no importance matrix, and a model may have very many tensors.
+    weighted: Option<Box<Figures>>,
+}
+
+impl Measured {
+    fn of(error: &TensorError) -> Measured {
+        let weighted = error.weighted().map(Box::new);
+        Measured { not_finite: error.not_finite(), figures: error.figures(), weighted }
+    }
+
+    /// The number of pairs excluded because of an infinite or NaN value.
+    pub fn not_finite(&self) -> u64 {
+        self.not_finite
+    }
+
+    /// The figures without weights.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// The figures with weights; `None` if a row had none.
+    pub fn weighted(&self) -> Option<Figures> {
+        self.weighted.as_deref().copied()
+    }
 }
 
 /// The error of each tensor whose type changed, in the order of the output. Other tensors are copied.
@@ -46,25 +65,28 @@ pub struct TensorReport {
 pub struct Report {
     /// The tensors.
     pub tensors: Vec<TensorReport>,
+    total: Box<TensorError>,
+    total_weighted: Box<TensorError>,
 }
 
 impl Report {
     /// The error of all values. Its row and column have no meaning.
-    pub fn total(&self) -> TensorError {
-        self.sum(|_| true)
+    pub fn total(&self) -> &TensorError {
+        &self.total
     }
 
     /// The error of all values with weights of importance; as [`total`](Report::total).
-    pub fn total_weighted(&self) -> TensorError {
-        self.sum(|t| t.error.weighted().is_some())
+    pub fn total_weighted(&self) -> &TensorError {
+        &self.total_weighted
     }
 
-    fn sum(&self, counts: impl Fn(&TensorReport) -> bool) -> TensorError {
-        let mut total = TensorError::new();
-        for tensor in self.tensors.iter().filter(|t| counts(t)) {
-            total.merge(&tensor.error);
+    fn add(&mut self, index: usize, error: &TensorError) {
+        let measured = Measured::of(error);
+        self.total.merge(error);
+        if measured.weighted.is_some() {
+            self.total_weighted.merge(error);
         }
-        total
+        self.tensors.push(TensorReport { index, error: measured });
     }
 }
 
@@ -108,31 +130,42 @@ pub fn compare_rows(
 
 /// Collects the errors of rows from the threads of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Errors(Mutex<BTreeMap<usize, TensorError>>);
+pub(crate) struct Errors(Mutex<Collected>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    /// The errors of tensors of which only some rows were measured so far. An error takes kilobytes, its figures take a hundred bytes.
+    begun: BTreeMap<usize, TensorError>,
+    report: Report,
+}
 
 impl Errors {
-    /// Adds the error of some rows of the tensor with that index.
-    pub fn add(&self, tensor: usize, error: &TensorError) {
+    /// Adds the error of some rows of the tensor with that index, if its type changes. Others may also be read in another type, such as
+    /// norms of a checkpoint.
+    pub fn add(&self, index: usize, tensor: &TensorPlan, error: &TensorError) {
+        if tensor.ty == tensor.from {
+            return;
+        }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(tensor).or_default().merge(error);
+        let Collected { begun, report } = &mut *all;
+        let is_whole = |error: &TensorError| error.n().saturating_add(error.not_finite()) >= tensor.n_elements();
+        if is_whole(error) {
+            return report.add(index, error);
+        }
+        let sum = begun.entry(index).or_default();
+        sum.merge(error);
+        if is_whole(sum)
+            && let Some(sum) = begun.remove(&index)
+        {
+            report.add(index, &sum);
+        }
     }
 
-    /// The collected errors of the tensors whose types change. Others may also be read in another type, such as norms of a checkpoint.
-    pub fn into_report(self, tensors: &[TensorPlan]) -> Report {
-        let all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let report = |(index, error)| {
-            let tensor: &TensorPlan = tensors.get::<usize>(index).filter(|t| t.ty != t.from)?;
-            Some(TensorReport {
-                index,
-                name: String::from_utf8_lossy(&tensor.name).into_owned(),
-                shape: tensor.shape.clone(),
-                from: tensor.from,
-                to: tensor.ty,
-                n_weights: tensor.n_elements(),
-                bytes: tensor.n_bytes(),
-                error,
-            })
-        };
-        Report { tensors: all.into_iter().filter_map(report).collect() }
+    /// The collected errors.
+    pub fn into_report(self) -> Report {
+        let Collected { begun, mut report } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        begun.iter().for_each(|(index, error)| report.add(*index, error));
+        report.tensors.sort_unstable_by_key(|tensor| tensor.index);
+        report
     }
 }

@@ -90,10 +90,10 @@ pub fn run_all_to(
     let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };
     let overflows = write_outputs(plans, &run, sink, progress)?;
     let mut errors = errors.into_iter();
-    let summaries = plans.iter().zip(overflows).map(|(plan, overflows)| RunSummary {
+    let summaries = overflows.into_iter().map(|overflows| RunSummary {
         paths: Vec::new(),
         overflows,
-        report: errors.next().map(|errors| errors.into_report(plan.tensors())),
+        report: errors.next().map(|errors| errors.into_report()),
     });
     Ok(summaries.collect())
 }

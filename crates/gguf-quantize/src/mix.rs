@@ -375,11 +375,21 @@ pub fn decide(
     target: Target,
     options: &MixOptions,
 ) -> Result<Vec<Decision>, MixError> {
+    decide_each(model, tensors.iter().copied(), target, options)
+}
+
+/// As [`decide`], for tensors that are not in a slice.
+pub(crate) fn decide_each<'a>(
+    model: &ModelFacts,
+    tensors: impl Iterator<Item = TensorFacts<'a>> + Clone,
+    target: Target,
+    options: &MixOptions,
+) -> Result<Vec<Decision>, MixError> {
     match target {
-        Target::Copy => Ok(tensors.iter().map(|t| kept(t, Keep::Copy)).collect()),
+        Target::Copy => Ok(tensors.map(|t| kept(&t, Keep::Copy)).collect()),
         Target::FileType(ty) => {
-            let known = Known::of(model, tensors, options.leave_output_tensor)?;
-            let found = known.find_rules(tensors, &options.tensor_types)?;
+            let known = Known::of(model, tensors.clone(), options.leave_output_tensor)?;
+            let found = known.find_rules(tensors.clone(), &options.tensor_types)?;
             known.decide(model, tensors, ty, options, &found)
         }
     }
@@ -397,43 +407,50 @@ impl Known {
     ///
     /// # Errors
     /// [`MixError::Name`].
-    pub(crate) fn of(model: &ModelFacts, tensors: &[TensorFacts<'_>], leave_output: bool) -> Result<Known, MixError> {
-        if let Some(bytes) = tensors.iter().map(|t| t.name.as_bytes().len()).find(|&n| n > MAX_NAME) {
+    pub(crate) fn of<'a>(
+        model: &ModelFacts,
+        tensors: impl Iterator<Item = TensorFacts<'a>> + Clone,
+        leave_output: bool,
+    ) -> Result<Known, MixError> {
+        if let Some(bytes) = tensors.clone().map(|t| t.name.as_bytes().len()).find(|&n| n > MAX_NAME) {
             return Err(MixError::Name { bytes });
         }
-        let keep = |t: &TensorFacts<'_>| keep::keep(&model.architecture, t.name.as_bytes(), t.shape, leave_output);
+        let keep = |t: TensorFacts<'_>| keep::keep(&model.architecture, t.name.as_bytes(), t.shape, leave_output);
         Ok(Known {
-            categories: tensors.iter().map(|t| Category::of(t.name.as_bytes())).collect(),
-            kept: tensors.iter().map(keep).collect(),
+            categories: tensors.clone().map(|t| Category::of(t.name.as_bytes())).collect(),
+            kept: tensors.map(keep).collect(),
         })
     }
 
-    /// The first matching rule for the name of each tensor that can be quantized.
+    /// The first matching rule for the name of each tensor that can be quantized; empty if there are no rules.
     ///
     /// # Errors
     /// [`MixError::Work`].
-    pub(crate) fn find_rules(
+    pub(crate) fn find_rules<'a>(
         &self,
-        tensors: &[TensorFacts<'_>],
+        tensors: impl Iterator<Item = TensorFacts<'a>> + Clone,
         rules: &[TensorTypeRule],
     ) -> Result<Vec<Option<usize>>, MixError> {
-        let steps = rules.iter().map(|rule| rule.pattern.n_steps()).fold(0, u64::saturating_add);
-        let bytes = tensors.iter().map(|t| t.name.as_bytes().len() as u64 + 1).fold(0, u64::saturating_add);
-        if steps.saturating_mul(bytes) > MAX_WORK {
-            return Err(MixError::Work { n_rules: rules.len(), n_tensors: tensors.len() });
+        if rules.is_empty() {
+            return Ok(Vec::new());
         }
-        let found = |t: &TensorFacts<'_>| rules.iter().position(|rule| rule.pattern.finds(t.name.as_bytes()));
-        Ok(tensors.iter().zip(&self.kept).map(|(t, kept)| found(t).filter(|_| kept.is_none())).collect())
+        let steps = rules.iter().map(|rule| rule.pattern.n_steps()).fold(0, u64::saturating_add);
+        let bytes = tensors.clone().map(|t| t.name.as_bytes().len() as u64 + 1).fold(0, u64::saturating_add);
+        if steps.saturating_mul(bytes) > MAX_WORK {
+            return Err(MixError::Work { n_rules: rules.len(), n_tensors: tensors.count() });
+        }
+        let found = |t: TensorFacts<'_>| rules.iter().position(|rule| rule.pattern.finds(t.name.as_bytes()));
+        Ok(tensors.zip(&self.kept).map(|(t, kept)| found(t).filter(|_| kept.is_none())).collect())
     }
 
     /// Decides the types of all tensors; `found` are the rules from [`find_rules`](Known::find_rules).
     ///
     /// # Errors
     /// [`MixError`].
-    pub(crate) fn decide(
+    pub(crate) fn decide<'a>(
         &self,
         model: &ModelFacts,
-        tensors: &[TensorFacts<'_>],
+        tensors: impl Iterator<Item = TensorFacts<'a>>,
         file_type: FileType,
         options: &MixOptions,
         found: &[Option<usize>],
@@ -457,8 +474,9 @@ impl Known {
             seen_gate: 0,
             seen_up: 0,
         };
-        let known = categories.iter().zip(&self.kept).zip(found);
-        tensors.iter().zip(known).map(|(t, ((&category, kept), &rule))| mix.decide(t, category, *kept, rule)).collect()
+        let rules = found.iter().copied().chain(std::iter::repeat(None));
+        let known = categories.iter().zip(&self.kept).zip(rules);
+        tensors.zip(known).map(|(t, ((&category, kept), rule))| mix.decide(&t, category, *kept, rule)).collect()
     }
 }
 

@@ -108,7 +108,7 @@ pub struct Undecided<'a> {
     options: &'a MixOptions,
     allow_requantize: bool,
     matrix: Option<&'a ImatrixFile>,
-    /// The names in the importance matrix: those before blocks were removed.
+    /// The names in the importance matrix: those before blocks were removed; empty if none were.
     old_names: &'a [Vec<u8>],
     /// The removed tensors.
     pruned: &'a [TensorPlan],
@@ -130,8 +130,7 @@ impl Undecided<'_> {
     /// # Errors
     /// [`Error::Mix`].
     pub fn mixture(&self, target: Target) -> Result<Vec<Decision>, Error> {
-        let facts: Vec<TensorFacts<'_>> = self.draft.tensors.iter().map(facts_of).collect();
-        mix::decide(&self.model, &facts, target, self.options)
+        mix::decide_each(&self.model, self.draft.tensors.iter().map(facts_of), target, self.options)
             .map_err(|source| Error::Mix { path: self.draft.path.clone(), source })
     }
 
@@ -148,9 +147,10 @@ impl Undecided<'_> {
         let both = || self.draft.tensors.iter().zip(decisions);
         if let Some(matrix) = self.matrix {
             // The matrix was measured on the model before blocks were removed.
-            let uses = both()
-                .zip(self.old_names)
-                .map(|((t, decision), name)| Use { name: Str(name), ..Use::of(&facts_of(t), decision) });
+            let uses = both().enumerate().map(|(i, (t, decision))| Use {
+                name: Str(self.old_names.get(i).unwrap_or(&t.name)),
+                ..Use::of(&facts_of(t), decision)
+            });
             let pruned =
                 self.pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
             warnings.extend(doubts(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
@@ -215,7 +215,8 @@ pub fn plan(
     let model = ModelFacts::of(|key| draft.head.get(key));
     let (old_names, pruned) = arrange(&mut draft, options)?;
     if let Some(matrix) = &matrix {
-        for (tensor, name) in draft.tensors.iter_mut().zip(&old_names) {
+        for (i, tensor) in draft.tensors.iter_mut().enumerate() {
+            let name = old_names.get(i).unwrap_or(&tensor.name);
             let entry = matrix.entry(name).filter(|entry| entry.n_values == columns(tensor));
             tensor.importance = entry.map(|_| name.as_slice().into());
         }
@@ -233,9 +234,9 @@ pub fn plan(
         old_names: &old_names,
         pruned: &pruned,
     };
-    let chosen = types.choose(&undecided)?;
-    let mut warnings = undecided.judge(&chosen.decisions)?;
-    for (tensor, decision) in draft.tensors.iter_mut().zip(&chosen.decisions) {
+    let Chosen { decisions, file_type, is_best } = types.choose(&undecided)?;
+    let mut warnings = undecided.judge(&decisions)?;
+    for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
         tensor.from = tensor.ty;
         tensor.ty = decision.ty;
         tensor.reason = decision.why;
@@ -243,7 +244,7 @@ pub fn plan(
         tensor.needs_importance = decision.needs_imatrix;
     }
     let is_overridden = options.overrides.iter().any(|(key, _)| key == GENERAL_FILE_TYPE);
-    if let Some(ty) = chosen.file_type.filter(|_| !is_overridden) {
+    if let Some(ty) = file_type.filter(|_| !is_overridden) {
         draft.head.set(GENERAL_FILE_TYPE, ty.0);
     }
     // Unless tensors share data, the file is longer than the data of its tensors.
@@ -254,7 +255,7 @@ pub fn plan(
     if let Some(input_bytes) = shared {
         warnings.push(Warning::Shared { input_bytes, tensor_bytes, file_bytes: plan.file_bytes() });
     }
-    if chosen.is_best {
+    if is_best {
         let n_bytes: u64 = plan.tensors().iter().map(TensorPlan::n_bytes).sum();
         let bits_per_weight = n_bytes as f64 * 8.0 / plan.n_elements().max(1) as f64;
         warnings.push(Warning::BestTypes { file_bytes: plan.file_bytes(), bits_per_weight });
@@ -315,11 +316,10 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
     set_keys(&mut draft, options, &target);
     let model = ModelFacts::of(|key| draft.head.get(key));
     arrange(&mut draft, options)?;
-    let facts: Vec<TensorFacts<'_>> = draft.tensors.iter().map(facts_of).collect();
     let mix_options = MixOptions { has_imatrix: true, ..options.mix.clone() };
-    let decisions = mix::decide(&model, &facts, target, &mix_options)
+    let decisions = mix::decide_each(&model, draft.tensors.iter().map(facts_of), target, &mix_options)
         .map_err(|source| Error::Mix { path: draft.path.clone(), source })?;
-    for (tensor, decision) in draft.tensors.iter_mut().zip(&decisions) {
+    for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
         (tensor.from, tensor.ty) = (tensor.ty, decision.ty);
     }
     Ok(draft.lay_out()?)
@@ -365,31 +365,28 @@ fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseType
     }
 }
 
-/// Removes blocks and puts the tensors into the order of the output. Returns the original names of the tensors, and the removed tensors.
+/// Removes blocks and puts the tensors into the order of the output. Returns the original names of the tensors if blocks are removed, and
+/// the removed tensors.
 fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>, Vec<TensorPlan>), Error> {
-    let names: Vec<&[u8]> = draft.tensors.iter().map(|t| t.name.as_slice()).collect();
-    let names = prune(&mut draft.head, &names, &options.prune_layers)
+    let blocks = prune(&mut draft.head, &options.prune_layers)
         .map_err(|source| Error::Prune { path: draft.path.clone(), source })?;
-    let (mut kept, mut pruned) = (Vec::new(), Vec::new());
-    for (tensor, name) in std::mem::take(&mut draft.tensors).into_iter().zip(names) {
-        match name {
-            Some(name) => kept.push((tensor, name)),
-            None => pruned.push(tensor),
-        }
-    }
+    let kept = &mut draft.tensors;
+    let pruned: Vec<TensorPlan> = kept.extract_if(.., |t| blocks.removes(&t.name)).collect();
     draft.is_split = options.keep_split;
     let is_image = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
     let is_image = is_image.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture);
     match options.keep_split {
-        true => kept.compact_sort_by_key(|(tensor, _)| tensor.place),
+        true => kept.compact_sort_by_key(|tensor| tensor.place),
         false if is_image => {}
-        false => kept.compact_sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
+        false => kept.compact_sort_by(|a, b| mix::processing_order(&a.name, &b.name)),
     }
-    let mut old_names = Vec::with_capacity(kept.len());
-    for (mut tensor, name) in kept {
-        old_names.push(std::mem::replace(&mut tensor.name, name));
+    let mut old_names = Vec::new();
+    for tensor in kept {
         tensor.file = if options.keep_split { tensor.place.file } else { 0 };
-        draft.tensors.push(tensor);
+        if !blocks.is_empty() {
+            let name = blocks.renamed(&tensor.name);
+            old_names.push(std::mem::replace(&mut tensor.name, name));
+        }
     }
     Ok((old_names, pruned))
 }

@@ -39,30 +39,61 @@ impl fmt::Display for PruneError {
 
 impl std::error::Error for PruneError {}
 
-/// Removes blocks from the keys of a head, and returns the new name of each tensor, or `None` if it is removed with its block.
+/// The blocks to remove, and with them the new names of tensors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Pruned(BTreeSet<u64>);
+
+impl Pruned {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of removed blocks before a block.
+    fn n_before(&self, block: u64) -> u64 {
+        self.0.range(..block).count() as u64
+    }
+
+    /// Whether the tensor with that name is removed with its block.
+    pub(crate) fn removes(&self, name: &[u8]) -> bool {
+        !self.is_empty() && block_of(name).is_some_and(|(_, block)| self.0.contains(&block))
+    }
+
+    /// The new name of a remaining tensor.
+    pub(crate) fn renamed(&self, name: &[u8]) -> Vec<u8> {
+        let renamed = || {
+            let (digits, block) = block_of(name)?;
+            let new = (block - self.n_before(block)).to_string();
+            let (before, after) = (name.get(..digits.start)?, name.get(digits.end..)?);
+            Some([before, new.as_bytes(), after].concat())
+        };
+        renamed().unwrap_or_else(|| name.to_owned())
+    }
+}
+
+/// Removes blocks from the keys of a head; the result has the new names of the tensors.
 ///
 /// Names follow llama.cpp's rule (`remap_layer` in `llama-quant.cpp`): the first `blk.N.` anywhere in a name. There are three differences:
 /// blocks are always counted in numerical order, even if the names of tensors do not begin with `blk.` (llama.cpp counts those in
 /// alphabetical order); arrays of the architecture with a value for each block lose those of the removed blocks; and the number of leading
 /// dense blocks is that of the remaining ones.
-pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<Vec<Option<Vec<u8>>>, PruneError> {
-    let pruned: BTreeSet<u64> = blocks.iter().copied().collect();
+pub(crate) fn prune(head: &mut Head, blocks: &[u64]) -> Result<Pruned, PruneError> {
+    let pruned = Pruned(blocks.iter().copied().collect());
     if pruned.is_empty() {
-        return Ok(names.iter().map(|name| Some(name.to_vec())).collect());
+        return Ok(pruned);
     }
     let architecture = head.get(GENERAL_ARCHITECTURE).and_then(|v| v.as_str()?.to_str().ok().map(str::to_owned));
     let architecture = architecture.unwrap_or_default();
     let count_key = keys::for_arch(BLOCK_COUNT, &architecture);
     let n_blocks = head.get(&count_key).and_then(|v| v.get::<u64>().ok());
     let n_blocks = n_blocks.ok_or_else(|| PruneError::NoBlockCount(count_key.to_string()))?;
-    if let Some(&block) = pruned.iter().find(|&&block| block >= n_blocks) {
+    if let Some(&block) = pruned.0.iter().find(|&&block| block >= n_blocks) {
         return Err(PruneError::NoSuchBlock { block, n_blocks });
     }
-    let n_left = n_blocks - pruned.len() as u64;
+    let n_left = n_blocks - pruned.0.len() as u64;
     if n_left == 0 {
         return Err(PruneError::NoneLeft);
     }
-    let n_before = |block: u64| pruned.range(..block).count() as u64;
 
     let prefix = format!("{architecture}.");
     for kv in head.kvs.iter_mut().filter(|kv| kv.key.starts_with(prefix.as_bytes())) {
@@ -70,7 +101,7 @@ pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<
             && array.as_ref().len() == n_blocks
         {
             let mut rest = Array::new(array.as_ref().elem_type());
-            for (_, value) in (0..).zip(array.as_ref().iter()).filter(|(block, _)| !pruned.contains(block)) {
+            for (_, value) in (0..).zip(array.as_ref().iter()).filter(|(block, _)| !pruned.0.contains(block)) {
                 // An element of the array always fits an array of the same type.
                 let _ = rest.push(value);
             }
@@ -79,21 +110,12 @@ pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<
     }
     let dense_key = keys::for_arch(LEADING_DENSE_BLOCK_COUNT, &architecture);
     if let Some(n_dense) = head.get(&dense_key).and_then(|v| v.get::<u32>().ok()) {
-        head.set(&dense_key, n_dense - n_before(u64::from(n_dense)) as u32);
+        head.set(&dense_key, n_dense - pruned.n_before(u64::from(n_dense)) as u32);
     }
     head.remove(&count_key);
     head.set(&count_key, u32::try_from(n_left).unwrap_or(u32::MAX));
 
-    let renamed = |name: &[u8]| match block_of(name) {
-        Some((_, block)) if pruned.contains(&block) => None,
-        Some((digits, block)) => {
-            let new = (block - n_before(block)).to_string();
-            let (before, after) = (name.get(..digits.start)?, name.get(digits.end..)?);
-            Some([before, new.as_bytes(), after].concat())
-        }
-        None => Some(name.to_owned()),
-    };
-    Ok(names.iter().map(|name| renamed(name)).collect())
+    Ok(pruned)
 }
 
 /// The first number between `blk.` and a period in a name, and its range.
@@ -140,8 +162,10 @@ mod tests {
     #[test]
     fn what_belongs_to_a_block_goes_with_it() {
         let mut pruned = head();
-        let names = prune(&mut pruned, &NAMES, &[1, 10, 1]).unwrap();
-        let names: Vec<_> = names.iter().map(|n| n.as_deref().map(|n| std::str::from_utf8(n).unwrap())).collect();
+        let blocks = prune(&mut pruned, &[1, 10, 1]).unwrap();
+        let new = |name: &&[u8]| (!blocks.removes(name)).then(|| String::from_utf8(blocks.renamed(name)).unwrap());
+        let names: Vec<_> = NAMES.iter().map(new).collect();
+        let names: Vec<_> = names.iter().map(Option::as_deref).collect();
         let expected = [
             Some("output.weight"),
             Some("blk.0.a"),
@@ -166,10 +190,10 @@ mod tests {
     #[test]
     fn what_cannot_go_is_refused() {
         let all: Vec<u64> = (0..12).collect();
-        assert_eq!(prune(&mut head(), &NAMES, &all), Err(PruneError::NoneLeft));
-        assert_eq!(prune(&mut head(), &NAMES, &[3, 12]), Err(PruneError::NoSuchBlock { block: 12, n_blocks: 12 }));
+        assert_eq!(prune(&mut head(), &all), Err(PruneError::NoneLeft));
+        assert_eq!(prune(&mut head(), &[3, 12]), Err(PruneError::NoSuchBlock { block: 12, n_blocks: 12 }));
         let mut without = head();
         without.remove("deepseek2.block_count");
-        assert_eq!(prune(&mut without, &NAMES, &[1]), Err(PruneError::NoBlockCount("deepseek2.block_count".into())));
+        assert_eq!(prune(&mut without, &[1]), Err(PruneError::NoBlockCount("deepseek2.block_count".into())));
     }
 }

@@ -1,5 +1,6 @@
 //! `gguf quantize`: converts a GGUF model to another file type.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
@@ -17,7 +18,7 @@ use gguf_quantize::budget::Budget;
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cmd::output::{self, Shards};
 use crate::cmd::preflight::{self, Checked, JsonDisk};
@@ -403,7 +404,7 @@ pub fn write(
             watch.rate(sizes.from),
         ));
     }
-    answer.shown.print(ui, &report.unwrap_or_default(), &paths, answer.hashing)?;
+    answer.shown.print(ui, plan, &report.unwrap_or_default(), &paths, answer.hashing)?;
     Ok(Verdict::Good)
 }
 
@@ -462,12 +463,12 @@ pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
 
 /// A plan, for JSON.
 #[derive(Serialize)]
-pub struct JsonPlan {
+pub struct JsonPlan<'a> {
     file_type: String,
     file_bytes: u64,
     tensor_bytes: u64,
     n_weights: u64,
-    tensors: Vec<JsonTensor>,
+    tensors: JsonTensors<'a>,
     /// Additional results of a conversion.
     #[serde(flatten)]
     checked: Option<Checked>,
@@ -475,10 +476,31 @@ pub struct JsonPlan {
     disks: Vec<JsonDisk>,
 }
 
+/// The tensors, which are written one by one: there may be very many.
+struct JsonTensors<'a>(&'a Plan);
+
+impl Serialize for JsonTensors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.tensors().iter().map(|tensor| JsonTensor {
+            name: String::from_utf8_lossy(&tensor.name),
+            shape: &tensor.shape,
+            from: tensor.from.to_string(),
+            to: tensor.ty.to_string(),
+            bytes: tensor.n_bytes(),
+            reason: hints::reason(&tensor.reason),
+            relative_error: match tensor.reason {
+                Reason::Budget { relative_ppm } => Some(f64::from(relative_ppm) / 1e6),
+                _ => None,
+            },
+            needs_imatrix: tensor.needs_importance,
+        }))
+    }
+}
+
 #[derive(Serialize)]
-struct JsonTensor {
-    name: String,
-    shape: Vec<u64>,
+struct JsonTensor<'a> {
+    name: Cow<'a, str>,
+    shape: &'a [u64],
     from: String,
     to: String,
     bytes: u64,
@@ -495,35 +517,22 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     Ok(Verdict::Good)
 }
 
-pub fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
+pub fn json_plan<'a>(plan: &'a Plan, target: &dyn Display) -> JsonPlan<'a> {
     let sizes = Sizes::of(plan);
-    let tensors = plan.tensors().iter().map(|tensor| JsonTensor {
-        name: String::from_utf8_lossy(&tensor.name).into_owned(),
-        shape: tensor.shape.clone(),
-        from: tensor.from.to_string(),
-        to: tensor.ty.to_string(),
-        bytes: tensor.n_bytes(),
-        reason: hints::reason(&tensor.reason),
-        relative_error: match tensor.reason {
-            Reason::Budget { relative_ppm } => Some(f64::from(relative_ppm) / 1e6),
-            _ => None,
-        },
-        needs_imatrix: tensor.needs_importance,
-    });
     JsonPlan {
         file_type: target.to_string(),
         file_bytes: plan.file_bytes(),
         tensor_bytes: sizes.to,
         n_weights: sizes.weights,
-        tensors: tensors.collect(),
+        tensors: JsonTensors(plan),
         checked: None,
         disks: Vec::new(),
     }
 }
 
-impl JsonPlan {
+impl<'a> JsonPlan<'a> {
     /// Adds the results of a conversion's checks, and the free space on the output disks.
-    pub fn with(self, checked: Checked, rooms: &[Room]) -> JsonPlan {
+    pub fn with(self, checked: Checked, rooms: &[Room]) -> JsonPlan<'a> {
         JsonPlan { checked: Some(checked), disks: rooms.iter().map(JsonDisk::from).collect(), ..self }
     }
 }

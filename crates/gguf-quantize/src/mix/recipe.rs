@@ -294,7 +294,7 @@ impl<'a> Wanted<'a> {
         match other {
             Some(t) => Err(RecipeError::Type { tensor: shown(t.name), ty: t.ty }),
             None => {
-                let known = Known::of(model, tensors, false).map_err(RecipeError::Mix)?;
+                let known = Known::of(model, tensors.iter().copied(), false).map_err(RecipeError::Mix)?;
                 Ok(Wanted { model, tensors, known, open })
             }
         }
@@ -311,11 +311,12 @@ impl<'a> Wanted<'a> {
     /// The tensors that would get another type, with or without an importance matrix.
     fn wrong(&self, file_type: FileType, rules: &[TensorTypeRule]) -> Result<BTreeSet<usize>, MixError> {
         let mut wrong = BTreeSet::new();
-        let found = self.known.find_rules(self.tensors, rules)?;
+        let found = self.known.find_rules(self.tensors.iter().copied(), rules)?;
         let mut options = MixOptions { tensor_types: rules.to_vec(), ..MixOptions::default() };
         for has_imatrix in [false, true] {
             options.has_imatrix = has_imatrix;
-            let decisions = self.known.decide(self.model, self.tensors, file_type, &options, &found)?;
+            let tensors = self.tensors.iter().copied();
+            let decisions = self.known.decide(self.model, tensors, file_type, &options, &found)?;
             let differs =
                 decisions.iter().zip(self.tensors).enumerate().filter(|(_, (decision, t))| decision.ty != t.ty);
             wrong.extend(differs.map(|(i, _)| i));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
 use gguf_io::Writer;
+use gguf_pipeline::plan::TensorPlan;
 use gguf_pipeline::report::Report;
 use gguf_pipeline::{Draft, Error as PipelineError, Plan, RunOptions};
 use gguf_quantize::budget::{Budget, Limit};
@@ -272,10 +273,17 @@ fn candidates_that_do_not_fit_rows_need_no_matrix() {
     assert!(error.contains("rows of 64") && error.contains("q1_0 (blocks of 128)"), "{error}");
 }
 
-fn report(model: &Path, target: &str, matrix: Option<&Arc<ImatrixFile>>, threads: usize, out: &Path) -> Report {
+fn report(
+    model: &Path,
+    target: &str,
+    matrix: Option<&Arc<ImatrixFile>>,
+    threads: usize,
+    out: &Path,
+) -> (Vec<TensorPlan>, Report) {
     let target = Target::parse(target).unwrap();
     let plan = quantize(model, matrix, &QuantizeOptions::default(), &target).unwrap().plan;
-    plan.run(out, &run(threads).measure(true), &()).unwrap().report.unwrap()
+    let report = plan.run(out, &run(threads).measure(true), &()).unwrap().report.unwrap();
+    (plan.into_draft().tensors, report)
 }
 
 /// All values of a tensor.
@@ -294,8 +302,8 @@ fn the_report_is_about_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let (model, matrix, out) = (model(dir.path()), matrix(), dir.path().join("out.gguf"));
     for (target, matrix) in [("Q4_K_M", Some(&matrix)), ("BF16", None)] {
-        let of_one = report(&model, target, matrix, 1, &out);
-        let of_many = report(&model, target, matrix, 7, &out);
+        let (tensors, of_one) = report(&model, target, matrix, 1, &out);
+        let (_, of_many) = report(&model, target, matrix, 7, &out);
         let (before, after) = (fs::read(&model).unwrap(), fs::read(&out).unwrap());
         // Tensors with an unchanged type are copied, and not reported.
         assert_eq!(
@@ -304,27 +312,28 @@ fn the_report_is_about_what_was_written() {
         );
         assert_eq!(of_one.tensors.len(), of_many.tensors.len());
         for (one, many) in of_one.tensors.iter().zip(&of_many.tensors) {
-            assert_eq!((&one.name, one.error.figures()), (&many.name, many.error.figures()));
+            assert_eq!((one.index, one.error.figures()), (many.index, many.error.figures()));
             assert_eq!(one.error.weighted(), many.error.weighted());
-            let (x, y) = (values(&before, &one.name), values(&after, &one.name));
+            let TensorPlan { name, shape, .. } = &tensors[one.index];
+            let name = std::str::from_utf8(name).unwrap();
+            let (x, y) = (values(&before, name), values(&after, name));
             let error = |i: usize| f64::from(x[i]) - f64::from(y[i]);
-            let weight =
-                |i: usize| 1.0 + (i % one.shape[0] as usize + i / (one.shape[0] * 2) as usize * 256) as f64 % 7.0;
+            let weight = |i: usize| 1.0 + (i % shape[0] as usize + i / (shape[0] * 2) as usize * 256) as f64 % 7.0;
             let sum = |term: &dyn Fn(usize) -> f64| (0..x.len()).map(term).sum::<f64>();
             let figures = one.error.figures();
             let rmse = (sum(&|i| error(i).powi(2)) / x.len() as f64).sqrt();
-            assert!((figures.rmse - rmse).abs() <= rmse * 1e-9, "{} {} {rmse}", one.name, figures.rmse);
+            assert!((figures.rmse - rmse).abs() <= rmse * 1e-9, "{name} {} {rmse}", figures.rmse);
             let largest = figures.largest.unwrap();
-            let at = (largest.row * one.shape[0] + largest.column) as usize;
+            let at = (largest.row * shape[0] + largest.column) as usize;
             assert!((error(at).abs() - largest.error).abs() < 1e-12);
             assert!((0..x.len()).all(|i| error(i).abs() <= largest.error * (1.0 + 1e-12)));
-            assert_eq!(one.error.weighted().is_some(), matrix.is_some() && one.name.starts_with("blk."));
-            if let Some(weighted) = one.error.weighted().filter(|_| one.shape.len() == 3) {
+            assert_eq!(one.error.weighted().is_some(), matrix.is_some() && name.starts_with("blk."));
+            if let Some(weighted) = one.error.weighted().filter(|_| shape.len() == 3) {
                 let relative = sum(&|i| weight(i) * error(i).powi(2)) / sum(&|i| weight(i) * f64::from(x[i]).powi(2));
-                assert!((weighted.relative / relative.sqrt() - 1.0).abs() < 1e-9, "{}", one.name);
+                assert!((weighted.relative / relative.sqrt() - 1.0).abs() < 1e-9, "{name}");
             }
         }
-        let n: u64 = of_one.tensors.iter().map(|t| t.n_weights).sum();
+        let n: u64 = of_one.tensors.iter().map(|t| tensors[t.index].n_elements()).sum();
         assert_eq!(of_one.total().n(), n);
     }
 }

@@ -1,11 +1,13 @@
 //! The report of `gguf quantize`: the quantization error of each tensor.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use gguf_format::{Str, ValueRef};
-use gguf_pipeline::report::{Figures, Report, TensorError};
-use serde::Serialize;
+use gguf_pipeline::plan::{Plan, TensorPlan};
+use gguf_pipeline::report::{Figures, Measured, Report, TensorError, TensorReport};
+use serde::{Serialize, Serializer};
 
 use crate::cmd::writing::{Hashing, WrittenFile, print_written};
 use crate::failure::Failure;
@@ -33,22 +35,29 @@ impl Shown {
         }
     }
 
-    /// Prints the report and the paths.
+    /// Prints the report of a plan's run and the paths.
     ///
     /// # Errors
     /// If standard output cannot be written, or if a file to hash cannot be read back.
-    pub fn print(self, ui: &mut Ui, report: &Report, paths: &[PathBuf], hashing: Hashing) -> Result<(), Failure> {
+    pub fn print(
+        self,
+        ui: &mut Ui,
+        plan: &Plan,
+        report: &Report,
+        paths: &[PathBuf],
+        hashing: Hashing,
+    ) -> Result<(), Failure> {
         match self {
             Shown::Path => {}
-            Shown::Report => print(ui, report)?,
-            Shown::Json => return Ok(json::print(ui, 3, &json_report(report, hashing.files(paths)?))?),
+            Shown::Report => print(ui, plan, report)?,
+            Shown::Json => return Ok(json::print(ui, 3, &json_report(plan, report, hashing.files(paths)?))?),
         }
         print_written(ui, paths, hashing)
     }
 }
 
 /// Prints a table of all changed tensors, and the totals.
-fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
+fn print(ui: &mut Ui, plan: &Plan, report: &Report) -> io::Result<()> {
     let weighted = report.tensors.iter().any(|t| t.error.weighted().is_some());
     let mut columns = vec![
         Column::name("TENSOR").styled(Style::Cyan),
@@ -64,17 +73,17 @@ fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
         columns.extend([Column::right("WEIGHTED"), Column::right("COSINE").left_out(4)]);
     }
     let mut table = Table::new(columns);
-    for tensor in &report.tensors {
-        let figures = tensor.error.figures();
+    for (tensor, TensorReport { error, .. }) in reported(plan, report) {
+        let figures = error.figures();
         let (largest, at) = match figures.largest {
             Some(l) => (number(l.error), format!("row {}, column {}", l.row, l.column)),
             None => (number(0.0), String::new()),
         };
-        let name = Str(tensor.name.as_bytes()).to_string();
-        let mut row = vec![name, tensor.from.to_string(), tensor.to.to_string()];
+        let name = Str(&tensor.name).to_string();
+        let mut row = vec![name, tensor.from.to_string(), tensor.ty.to_string()];
         row.extend([number(figures.rmse), relative(figures.relative), cosine(figures.cosine), largest, at]);
         if weighted {
-            let figures = tensor.error.weighted();
+            let figures = error.weighted();
             row.push(figures.map_or(String::new(), |f| relative(f.relative)));
             row.push(figures.map_or(String::new(), |f| cosine(f.cosine)));
         }
@@ -82,7 +91,7 @@ fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
     }
     table.print(ui, 0)?;
     writeln!(ui.out)?;
-    for line in sums(report) {
+    for line in sums(plan, report) {
         for line in wrap(&line, ui.width.unwrap_or(usize::MAX)) {
             writeln!(ui.out, "{line}")?;
         }
@@ -90,9 +99,19 @@ fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
+/// The tensors of a report, with their plans.
+fn reported<'a>(plan: &'a Plan, report: &'a Report) -> impl Iterator<Item = (&'a TensorPlan, &'a TensorReport)> {
+    report.tensors.iter().filter_map(|reported| Some((plan.tensors().get(reported.index)?, reported)))
+}
+
+/// The number of weights of all tensors of a report, and their bytes.
+fn size_of(plan: &Plan, report: &Report) -> (u64, u64) {
+    reported(plan, report).fold((0, 0), |(n, b), (t, _)| (n + t.n_elements(), b + t.n_bytes()))
+}
+
 /// A summary of all tensors in up to three sentences.
-fn sums(report: &Report) -> Vec<String> {
-    let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
+fn sums(plan: &Plan, report: &Report) -> Vec<String> {
+    let (n_weights, bytes) = size_of(plan, report);
     if n_weights == 0 {
         return vec!["no tensor changed its type".to_owned()];
     }
@@ -109,17 +128,17 @@ fn sums(report: &Report) -> Vec<String> {
     if let Some(figures) = report.total_weighted().weighted() {
         lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n), said(figures)));
     }
-    let worst = report.tensors.iter().max_by(|a, b| {
-        let relative = |e: &TensorError| e.weighted().unwrap_or_else(|| e.figures()).relative;
+    let worst = reported(plan, report).max_by(|(_, a), (_, b)| {
+        let relative = |e: &Measured| e.weighted().unwrap_or_else(|| e.figures()).relative;
         relative(&a.error).total_cmp(&relative(&b.error))
     });
-    if let Some(worst) = worst {
-        let (figures, how) = match worst.error.weighted() {
+    if let Some((worst, TensorReport { error, .. })) = worst {
+        let (figures, how) = match error.weighted() {
             Some(figures) => (figures, "weighted"),
-            None => (worst.error.figures(), "relative"),
+            None => (error.figures(), "relative"),
         };
-        let name = Str(worst.name.as_bytes());
-        lines.push(format!("worst: {name}, {}, {how} error {}", worst.to, relative(figures.relative)));
+        let name = Str(&worst.name);
+        lines.push(format!("worst: {name}, {}, {how} error {}", worst.ty, relative(figures.relative)));
     }
     lines
 }
@@ -160,14 +179,34 @@ pub fn cosine(x: f64) -> String {
 #[derive(Serialize)]
 pub struct JsonReport<'a> {
     files: Vec<WrittenFile<'a>>,
-    tensors: Vec<JsonTensor>,
+    tensors: JsonTensors<'a>,
     total: JsonTotal,
 }
 
+/// The tensors, which are written one by one: there may be very many.
+struct JsonTensors<'a> {
+    plan: &'a Plan,
+    report: &'a Report,
+}
+
+impl Serialize for JsonTensors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(reported(self.plan, self.report).map(|(t, TensorReport { error, .. })| JsonTensor {
+            name: String::from_utf8_lossy(&t.name),
+            shape: &t.shape,
+            from: t.from.to_string(),
+            to: t.ty.to_string(),
+            n_weights: t.n_elements(),
+            bytes: t.n_bytes(),
+            error: JsonError::new(error.not_finite(), error.figures(), error.weighted()),
+        }))
+    }
+}
+
 #[derive(Serialize)]
-struct JsonTensor {
-    name: String,
-    shape: Vec<u64>,
+struct JsonTensor<'a> {
+    name: Cow<'a, str>,
+    shape: &'a [u64],
     from: String,
     to: String,
     n_weights: u64,
@@ -219,10 +258,13 @@ fn shown(x: f64) -> json::Shown<'static> {
 
 impl JsonError {
     pub fn of(error: &TensorError, weighted: Option<Figures>) -> JsonError {
+        JsonError::new(error.not_finite(), error.figures(), weighted)
+    }
+
+    fn new(not_finite: u64, f: Figures, weighted: Option<Figures>) -> JsonError {
         let largest = |f: Figures| f.largest.map(|l| JsonLargest { error: l.error, row: l.row, column: l.column });
-        let f = error.figures();
         JsonError {
-            not_finite: error.not_finite(),
+            not_finite,
             rmse: f.rmse,
             relative: shown(f.relative),
             cosine: f.cosine,
@@ -244,22 +286,13 @@ impl JsonError {
     }
 }
 
-/// The complete report, for JSON.
-pub fn json_report<'a>(report: &Report, files: Vec<WrittenFile<'a>>) -> JsonReport<'a> {
-    let tensors = report.tensors.iter().map(|t| JsonTensor {
-        name: t.name.clone(),
-        shape: t.shape.clone(),
-        from: t.from.to_string(),
-        to: t.to.to_string(),
-        n_weights: t.n_weights,
-        bytes: t.bytes,
-        error: JsonError::of(&t.error, t.error.weighted()),
-    });
+/// The complete report of a plan's run, for JSON.
+pub fn json_report<'a>(plan: &'a Plan, report: &'a Report, files: Vec<WrittenFile<'a>>) -> JsonReport<'a> {
     let without_place = |figures: Option<Figures>| figures.map(|f| Figures { largest: None, ..f });
-    let mut error = JsonError::of(&report.total(), without_place(report.total_weighted().weighted()));
+    let mut error = JsonError::of(report.total(), without_place(report.total_weighted().weighted()));
     error.without_place();
-    let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
-    JsonReport { files, tensors: tensors.collect(), total: JsonTotal { n_weights, bytes, error } }
+    let (n_weights, bytes) = size_of(plan, report);
+    JsonReport { files, tensors: JsonTensors { plan, report }, total: JsonTotal { n_weights, bytes, error } }
 }
 
 #[cfg(test)]

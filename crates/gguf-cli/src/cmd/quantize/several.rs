@@ -28,8 +28,8 @@ pub struct Written {
 
 /// The plans of several outputs.
 #[derive(Serialize)]
-struct JsonPlans {
-    plans: Vec<JsonPlan>,
+struct JsonPlans<'a> {
+    plans: Vec<JsonPlan<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     disks: Vec<JsonDisk>,
 }
@@ -47,6 +47,15 @@ struct JsonReportOf<'a> {
     report: JsonReport<'a>,
 }
 
+/// The plan of an output, for JSON.
+fn json_plan_of(output: &Written) -> JsonPlan<'_> {
+    let plan = json_plan(&output.plan, &output.target);
+    match &output.checked {
+        Some(checked) => plan.with(checked.clone(), &[]),
+        None => plan,
+    }
+}
+
 /// Prints the plan of each output, and a list of all outputs with their sizes. `options` are those of the run.
 pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outcome {
     // A dry run may have no output path.
@@ -57,15 +66,8 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
     };
     let rooms = gguf_pipeline::rooms(&named);
     if ui.schema.is_some() {
-        let plan = |output: &Written| {
-            let plan = json_plan(&output.plan, &output.target);
-            match &output.checked {
-                Some(checked) => plan.with(checked.clone(), &[]),
-                None => plan,
-            }
-        };
         let disks = rooms.iter().map(JsonDisk::from).collect();
-        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(plan).collect(), disks })?;
+        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(json_plan_of).collect(), disks })?;
         return Ok(preflight::judge_rooms(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
     }
     let mut columns = vec![
@@ -136,9 +138,10 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
         }
         Shown::Json => {
             let mut reports = Vec::new();
+            let none = Report::default();
             for (output, summary) in outputs.iter().zip(&summaries) {
                 let files = hashing.files(&summary.paths)?;
-                let report = json_report(summary.report.as_ref().unwrap_or(&Report::default()), files);
+                let report = json_report(&output.plan, summary.report.as_ref().unwrap_or(&none), files);
                 reports.push(JsonReportOf { file_type: &output.target, report });
             }
             json::print(ui, 4, &JsonReports { reports })?;
@@ -151,7 +154,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
             writeln!(ui.out)?;
         }
         writeln!(ui.out, "{}", output.target)?;
-        shown.print(ui, &summary.report.unwrap_or_default(), &summary.paths, hashing)?;
+        shown.print(ui, &output.plan, &summary.report.unwrap_or_default(), &summary.paths, hashing)?;
     }
     Ok(Verdict::Good)
 }
