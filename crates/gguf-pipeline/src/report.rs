@@ -31,21 +31,27 @@ pub struct TensorReport {
 /// The figures of a [`TensorError`].
 #[derive(Debug, Clone)]
 pub struct Measured {
-    not_finite: u64,
     figures: Figures,
-    // Most runs have no importance matrix, and a model may have very many tensors.
-    weighted: Option<Box<Figures>>,
+    // Most tensors have none of it, and a model may have very many tensors.
+    more: Option<Box<More>>,
+}
+
+#[derive(Debug, Clone)]
+struct More {
+    not_finite: u64,
+    weighted: Option<Figures>,
 }
 
 impl Measured {
     fn of(error: &TensorError) -> Measured {
-        let weighted = error.weighted().map(Box::new);
-        Measured { not_finite: error.not_finite(), figures: error.figures(), weighted }
+        let more = More { not_finite: error.not_finite(), weighted: error.weighted() };
+        let is_needed = more.not_finite > 0 || more.weighted.is_some();
+        Measured { figures: error.figures(), more: is_needed.then(|| Box::new(more)) }
     }
 
     /// The number of pairs excluded because of an infinite or NaN value.
     pub fn not_finite(&self) -> u64 {
-        self.not_finite
+        self.more.as_ref().map_or(0, |more| more.not_finite)
     }
 
     /// The figures without weights.
@@ -55,7 +61,7 @@ impl Measured {
 
     /// The figures with weights; `None` if a row had none.
     pub fn weighted(&self) -> Option<Figures> {
-        self.weighted.as_deref().copied()
+        self.more.as_ref().and_then(|more| more.weighted)
     }
 }
 
@@ -83,7 +89,7 @@ impl Report {
     fn add(&mut self, index: usize, error: &TensorError) {
         let measured = Measured::of(error);
         self.total.merge(error);
-        if measured.weighted.is_some() {
+        if measured.weighted().is_some() {
             self.total_weighted.merge(error);
         }
         self.tensors.push(TensorReport { index, error: measured });
@@ -129,10 +135,10 @@ pub fn compare_rows(
 }
 
 /// Collects the errors of rows from the threads of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Errors(Mutex<Collected>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Collected {
     /// The errors of tensors of which only some rows were measured so far. An error takes kilobytes, its figures take a hundred bytes.
     begun: BTreeMap<usize, TensorError>,
@@ -140,6 +146,13 @@ struct Collected {
 }
 
 impl Errors {
+    /// For the tensors of a plan.
+    pub fn of(tensors: &[TensorPlan]) -> Errors {
+        let n_changed = tensors.iter().filter(|t| t.ty != t.from).count();
+        let report = Report { tensors: Vec::with_capacity(n_changed), ..Report::default() };
+        Errors(Mutex::new(Collected { begun: BTreeMap::new(), report }))
+    }
+
     /// Adds the error of some rows of the tensor with that index, if its type changes. Others may also be read in another type, such as
     /// norms of a checkpoint.
     pub fn add(&self, index: usize, tensor: &TensorPlan, error: &TensorError) {

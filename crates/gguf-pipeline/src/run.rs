@@ -84,7 +84,7 @@ pub fn run_all_to(
     });
     let lanes = lanes.collect::<Result<Vec<_>, Error>>()?;
     let errors: Vec<Errors> = match options.measure {
-        true => lanes.iter().map(|_| Errors::default()).collect(),
+        true => plans.iter().map(|plan| Errors::of(plan.tensors())).collect(),
         false => Vec::new(),
     };
     let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };

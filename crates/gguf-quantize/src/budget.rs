@@ -19,7 +19,7 @@ use std::fmt;
 use std::iter;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::GgmlType;
 use gguf_format::keys::{FILE_TYPES, FileType};
@@ -35,6 +35,8 @@ use crate::mix::{self, Category, Decision, NEED_IMATRIX, Reason, Target};
 use crate::plan::{ChooseTypes, Chosen, Undecided, needs_weights};
 
 mod allocate;
+
+use allocate::{Items, allocate_each};
 
 pub use crate::limit::Limit;
 pub use allocate::{Choice, allocate, total};
@@ -121,24 +123,22 @@ impl ChooseTypes for Budget<'_> {
         // Before the expensive measurements.
         model.judge(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
-        let measured = self.measure(model, &open)?;
-        let errors: Vec<Vec<f64>> =
-            open.iter_mut().zip(measured).map(|(tensor, errors)| tensor.keep(&errors)).collect();
-        let chosen = choose(model, &decisions, &open, &errors, self.limit)?;
-        for ((tensor, errors), &choice) in open.iter().zip(&errors).zip(&chosen) {
-            let found = (tensor.types.get(choice), errors.get(choice), decisions.get_mut(tensor.index));
+        self.measure(model, &mut open)?;
+        let chosen = choose(model, &decisions, &open, self.limit)?;
+        for (tensor, &choice) in open.iter().zip(&chosen) {
+            let found = (tensor.types.get(choice), tensor.errors.get(choice), decisions.get_mut(tensor.index));
             if let (Some(&ty), Some(error), Some(decision)) = found {
                 let relative_ppm = (error.sqrt() * 1e6).round() as u32;
                 let why = Reason::Budget { relative_ppm };
                 *decision = Decision { ty, why, instead_of: None, needs_imatrix: false };
             }
         }
-        let is_best = |((_, errors), &choice): ((_, &Vec<f64>), &usize)| {
-            errors.get(choice).is_some_and(|e| errors.iter().all(|other| e <= other))
+        let is_best = |(tensor, &choice): (&Open, &usize)| {
+            tensor.errors.get(choice).is_some_and(|e| tensor.errors.iter().all(|other| e <= other))
         };
         Ok(Chosen {
             file_type: Some(guessed_file_type(&model.draft().tensors, &decisions)),
-            is_best: !open.is_empty() && open.iter().zip(&errors).zip(&chosen).all(is_best),
+            is_best: !open.is_empty() && open.iter().zip(&chosen).all(is_best),
             decisions,
         })
     }
@@ -148,20 +148,19 @@ impl ChooseTypes for Budget<'_> {
 struct Open {
     /// The index in the plan.
     index: usize,
-    /// The types to choose from; never empty.
-    types: Vec<GgmlType>,
-    /// The size of the tensor in each of them.
-    bytes: Vec<u64>,
+    /// The types to choose from; never empty. Many tensors have the same.
+    types: Arc<[GgmlType]>,
+    /// The squared relative errors of the types, once they are measured.
+    errors: Box<[f64]>,
 }
 
 impl Open {
-    /// Removes the types that cannot represent the tensor's values, and returns the errors of the others.
-    fn keep(&mut self, errors: &[Option<f64>]) -> Vec<f64> {
-        let mut holds = errors.iter().map(Option::is_some);
-        self.types.retain(|_| holds.next().unwrap_or(false));
-        let mut holds = errors.iter().map(Option::is_some);
-        self.bytes.retain(|_| holds.next().unwrap_or(false));
-        errors.iter().copied().flatten().collect()
+    /// Removes the types that cannot represent the tensor's values, which have no error, and notes the errors of the others.
+    fn keep(&mut self, errors: &[Option<f64>]) {
+        if errors.iter().any(Option::is_none) {
+            self.types = self.types.iter().zip(errors).filter_map(|(ty, error)| error.map(|_| *ty)).collect();
+        }
+        self.errors = errors.iter().copied().flatten().collect();
     }
 }
 
@@ -172,7 +171,7 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
         let source = mix::MixError::TensorType(ty);
         return Err(Error::Mix { path: path.clone(), source });
     }
-    let mut open = Vec::new();
+    let mut open: Vec<Open> = Vec::with_capacity(decisions.len());
     for (index, (tensor, decision)) in model.draft().tensors.iter().zip(decisions).enumerate() {
         let fixed = matches!(
             decision.why,
@@ -212,8 +211,11 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
                 None => Error::NoCandidate { path, tensor, row, types: asked.unwrap_or_default().to_vec() },
             });
         }
-        let bytes = types.iter().map(|ty| bytes_as(tensor, *ty)).collect();
-        open.push(Open { index, types, bytes });
+        let types = match open.last() {
+            Some(last) if *last.types == *types => Arc::clone(&last.types),
+            _ => types.into(),
+        };
+        open.push(Open { index, types, errors: Box::default() });
     }
     Ok(open)
 }
@@ -224,27 +226,33 @@ fn bytes_as(tensor: &TensorPlan, ty: GgmlType) -> u64 {
 }
 
 impl Budget<'_> {
-    /// The squared relative errors of each tensor's types; `None` if a type cannot represent its values.
-    fn measure(&self, model: &Undecided<'_>, open: &[Open]) -> Result<Vec<Vec<Option<f64>>>, Error> {
+    /// Measures the squared relative errors of each tensor's types.
+    fn measure(&self, model: &Undecided<'_>, open: &mut [Open]) -> Result<(), Error> {
         let progress = self.progress;
-        let samples: Vec<Sample<'_>> = open.iter().filter_map(|tensor| Sample::of(model, tensor, SAMPLE)).collect();
-        progress.event(Event::Measuring { n_tensors: open.len(), bytes: samples.iter().map(Sample::bytes).sum() });
-        let measured = Mutex::new(vec![Vec::new(); open.len()]);
+        let n_tensors = open.len();
+        let bytes = open.iter().filter_map(|tensor| Sample::of(model, tensor, SAMPLE)).map(|sample| sample.bytes());
+        progress.event(Event::Measuring { n_tensors, bytes: bytes.sum() });
+        let open = Mutex::new(open);
         workers::for_each(
             self.threads,
-            samples.iter().enumerate(),
+            0..n_tensors,
             progress,
             || (),
-            |(), (i, sample)| {
+            |(), i| {
+                let tensor = |open: &mut [Open]| open.get(i).map(|tensor| (tensor.index, Arc::clone(&tensor.types)));
+                let Some((index, types)) = tensor(&mut open.lock().unwrap_or_else(PoisonError::into_inner)) else {
+                    return Ok(());
+                };
+                let tensor = Open { index, types, errors: Box::default() };
+                let Some(sample) = Sample::of(model, &tensor, SAMPLE) else { return Ok(()) };
                 progress.event(Event::Tensor { index: i, name: &String::from_utf8_lossy(&sample.tensor.name) });
                 let errors = sample.measure(progress)?;
-                if let Some(place) = measured.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
-                    *place = errors;
+                if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
+                    tensor.keep(&errors);
                 }
                 Ok::<_, Error>(())
             },
-        )?;
-        Ok(measured.into_inner().unwrap_or_else(PoisonError::into_inner))
+        )
     }
 }
 
@@ -406,13 +414,7 @@ fn spread(height: u64, n: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Chooses the index of a type for each tensor.
-fn choose(
-    model: &Undecided<'_>,
-    decisions: &[Decision],
-    open: &[Open],
-    errors: &[Vec<f64>],
-    limit: Limit,
-) -> Result<Vec<usize>, Error> {
+fn choose(model: &Undecided<'_>, decisions: &[Decision], open: &[Open], limit: Limit) -> Result<Vec<usize>, Error> {
     let (draft, tensors) = (model.draft(), &model.draft().tensors);
     let tied = !tensors.iter().any(|t| Category::of(&t.name) == Category::Output);
     let n_blocks = tensors.iter().filter_map(|t| block(&t.name)).max().map_or(1, |n| n.saturating_add(1));
@@ -423,12 +425,11 @@ fn choose(
         Limit::FileBytes(_) => bytes.checked_next_multiple_of(alignment).unwrap_or(u64::MAX),
         Limit::BitsPerWeight(_) => bytes,
     };
-    let items = open.iter().zip(errors).filter_map(|(open, errors)| {
-        let counts = sensitivity(Category::of(&tensors.get(open.index)?.name), tied, n_blocks);
-        let choice = |(&bytes, error): (&u64, &f64)| Choice { bytes: taken(bytes), error: counts * error };
-        Some(open.bytes.iter().zip(errors).map(choice).collect::<Vec<_>>())
-    });
-    let items: Vec<Vec<Choice>> = items.collect();
+    let counts = |open: &Open| {
+        let tensor = tensors.get(open.index);
+        tensor.map_or(0.0, |t| sensitivity(Category::of(&t.name), tied, n_blocks))
+    };
+    let items = OpenItems { open, tensors, counts: open.iter().map(counts).collect(), taken };
     let n_weights: u64 = tensors.iter().map(TensorPlan::n_elements).sum();
     // The size of the heads and the padding of whole files, and the limit.
     let (heads, most) = match limit {
@@ -451,8 +452,36 @@ fn choose(
         Error::Budget { asked: limit, smallest, is_fixed: open.is_empty() }
     };
     match most.checked_sub(fixed) {
-        Some(left) => allocate(&items, left).map_err(too_small),
-        None => Err(too_small(items.iter().filter_map(|options| options.iter().map(|c| c.bytes).min()).sum())),
+        Some(left) => allocate_each(&items, left).map_err(too_small),
+        None => Err(too_small((0..open.len()).filter_map(|i| items.options(i).map(|c| c.bytes).min()).sum())),
+    }
+}
+
+/// The tensors with a type to choose, as items of an allocation. A model may have very many, so the options are made on demand.
+struct OpenItems<'a, F> {
+    open: &'a [Open],
+    tensors: &'a [TensorPlan],
+    /// The weight of the error of each tensor.
+    counts: Vec<f64>,
+    /// The share in the limit of a tensor of that many bytes.
+    taken: F,
+}
+
+impl<F: Fn(u64) -> u64> Items for OpenItems<'_, F> {
+    fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    fn options(&self, item: usize) -> impl Iterator<Item = Choice> {
+        let found = self.open.get(item).zip(self.counts.get(item));
+        let found = found.and_then(|(open, counts)| Some((open, self.tensors.get(open.index)?, counts)));
+        found.into_iter().flat_map(|(open, tensor, counts)| {
+            let bytes = |ty: &GgmlType| (self.taken)(bytes_as(tensor, *ty));
+            open.types
+                .iter()
+                .zip(&open.errors)
+                .map(move |(ty, error)| Choice { bytes: bytes(ty), error: counts * error })
+        })
     }
 }
 

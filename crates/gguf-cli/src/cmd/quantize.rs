@@ -436,15 +436,15 @@ pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
         Column::right("BYTES").left_out(3),
         Column::text("REASON").styled(Style::Dim).left_out(1),
     ];
-    let mut table = Table::new(columns);
-    for tensor in plan.tensors() {
+    let row = |ui: &Ui, i: usize| {
+        let Some(tensor) = plan.tensors().get(i) else { return [const { String::new() }; 6] };
         let bytes = ui.bytes(tensor.n_bytes());
         let name = Str(&tensor.name).to_string();
         let shape = shape(tensor.shape.iter().copied());
         let (from, to) = (tensor.from.to_string(), tensor.ty.to_string());
-        table.row([name, shape, from, to, bytes, hints::reason(&tensor.reason)]);
-    }
-    table.print(ui, 0)?;
+        [name, shape, from, to, bytes, hints::reason(&tensor.reason)]
+    };
+    Table::new(columns).print_rows(ui, plan.tensors().len(), row)?;
     let sizes = Sizes::of(plan);
     let said = format!(
         "{target}: {}, {} weights, {} ({} bytes), {} bits per weight",

@@ -155,6 +155,28 @@ impl Table {
         Ok(())
     }
 
+    /// Writes a table of the rows `0..n_rows` instead, which are made when they are needed, twice each: there may be very many.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub fn print_rows<const N: usize>(
+        &self,
+        ui: &mut Ui,
+        n_rows: usize,
+        row: impl Fn(&Ui, usize) -> [String; N],
+    ) -> io::Result<()> {
+        let mut widest = self.titles();
+        for i in 0..n_rows {
+            widen(&mut widest, ui.width, row(ui, i).iter().map(String::as_str));
+        }
+        let widths = self.fitted(widest, ui.width);
+        self.line(ui, 0, &widths, self.columns.iter().map(|c| c.title), Some(Style::Bold))?;
+        for i in 0..n_rows {
+            self.line(ui, 0, &widths, row(ui, i).iter().map(String::as_str), None)?;
+        }
+        Ok(())
+    }
+
     /// Writes the table in Markdown, with names as code. Nothing is cut or omitted.
     ///
     /// # Errors
@@ -205,17 +227,21 @@ impl Table {
         writeln!(ui.out)
     }
 
-    /// The width of each column; `None` if it is omitted. Starts with the widest cells. If the table is too wide, columns are omitted, then
-    /// the widest column that can be cut is narrowed repeatedly until the table fits.
+    /// The width of each column; `None` if it is omitted.
     fn widths(&self, room: Option<usize>) -> Vec<Option<usize>> {
-        let mut widths: Vec<Option<usize>> = self.columns.iter().map(|c| Some(text_width(c.title))).collect();
-        for row in self.rows() {
-            for (widest, width) in widths.iter_mut().zip(row.map(text_width)) {
-                if room.is_some() || width <= WIDEST {
-                    *widest = (*widest).max(Some(width));
-                }
-            }
-        }
+        let mut widest = self.titles();
+        self.rows().for_each(|row| widen(&mut widest, room, row));
+        self.fitted(widest, room)
+    }
+
+    /// The widths of the titles.
+    fn titles(&self) -> Vec<Option<usize>> {
+        self.columns.iter().map(|c| Some(text_width(c.title))).collect()
+    }
+
+    /// The width of each column, from the widths of the widest cells; `None` if it is omitted. If the table is too wide, columns are omitted,
+    /// then the widest column that can be cut is narrowed repeatedly until the table fits.
+    fn fitted(&self, mut widths: Vec<Option<usize>>, room: Option<usize>) -> Vec<Option<usize>> {
         let Some(room) = room else { return widths };
         let total = |widths: &[Option<usize>], least: usize| {
             let columns = self.columns.iter().zip(widths);
@@ -244,6 +270,15 @@ impl Table {
             }
         }
         widths
+    }
+}
+
+/// Widens columns for the cells of a row.
+fn widen<'c>(widths: &mut [Option<usize>], room: Option<usize>, row: impl Iterator<Item = &'c str>) {
+    for (widest, width) in widths.iter_mut().zip(row.map(text_width)) {
+        if room.is_some() || width <= WIDEST {
+            *widest = (*widest).max(Some(width));
+        }
     }
 }
 

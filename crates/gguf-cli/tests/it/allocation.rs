@@ -57,11 +57,11 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-model/src/tokenizer/pre.rs", 1, "words of a text that was read"),
     ("gguf-model/src/tokenizer/special.rs", 1, "the number of bytes that a text can begin with"),
     ("gguf-pipeline/src/execute.rs", 3, "reserved before; operands of a table's function"),
-    ("gguf-pipeline/src/gguf.rs", 1, "tensors of heads that were read"),
+    ("gguf-pipeline/src/gguf.rs", 2, "tensors of heads that were read; their dimensions"),
     ("gguf-pipeline/src/moves.rs", 2, "MAX_READ or a chunk; axes of a move"),
     ("gguf-pipeline/src/ops.rs", 1, "values of a chunk that was read"),
     ("gguf-pipeline/src/range.rs", 5, "plans of a run; AT_ONCE; a block"),
-    ("gguf-pipeline/src/report.rs", 1, "a span of a chunk"),
+    ("gguf-pipeline/src/report.rs", 2, "a span of a chunk; tensors of the plan"),
     ("gguf-pipeline/src/scan.rs", 1, "PIECE"),
     ("gguf-pipeline/src/sink.rs", 1, "reserved before"),
     ("gguf-pipeline/src/write.rs", 2, "PIECE; files of the plan"),
@@ -71,7 +71,6 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-quantize/src/imatrix/read.rs", 1, "reserved before"),
     ("gguf-quantize/src/imatrix/write.rs", 1, "BUFFER"),
     ("gguf-quantize/src/mix/pattern.rs", 3, "MAX_STEPS times MAX_NAME; a repetition of the grammar"),
-    ("gguf-quantize/src/plan.rs", 1, "tensors"),
     ("ggufkit/src/check/data.rs", 1, "files"),
 ];
 

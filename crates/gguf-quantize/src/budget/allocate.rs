@@ -24,20 +24,53 @@ const LEAST_GAIN: f64 = 1e-12;
 /// # Errors
 /// The bytes of the cheapest options, if they exceed the budget.
 pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
-    let hulls: Vec<Vec<usize>> = items.iter().map(|options| hull(options)).collect();
-    let mut chosen: Vec<usize> = hulls.iter().map(|hull| hull.first().copied().unwrap_or(0)).collect();
-    let mut used = total(items, &chosen).0;
-    if used > budget {
-        return Err(used);
+    allocate_each(&items, budget)
+}
+
+/// Items whose options may be computed on demand.
+pub(super) trait Items {
+    /// Number of items.
+    fn len(&self) -> usize;
+
+    /// The options of an item.
+    fn options(&self, item: usize) -> impl Iterator<Item = Choice>;
+
+    /// An option of an item.
+    fn option(&self, item: usize, option: usize) -> Option<Choice> {
+        self.options(item).nth(option)
     }
+}
+
+impl Items for &[Vec<Choice>] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn options(&self, item: usize) -> impl Iterator<Item = Choice> {
+        self.get(item).into_iter().flatten().copied()
+    }
+}
+
+/// As [`allocate`].
+pub(super) fn allocate_each(items: &impl Items, budget: u64) -> Result<Vec<usize>, u64> {
+    let mut chosen: Vec<usize> = Vec::new();
     // Gain per byte, item, option.
     let mut steps: Vec<(f64, usize, usize)> = Vec::new();
-    for (item, (options, hull)) in items.iter().zip(&hulls).enumerate() {
+    let mut options: Vec<Choice> = Vec::new();
+    for item in 0..items.len() {
+        options.clear();
+        options.extend(items.options(item));
+        let hull = hull(&options);
+        chosen.push(hull.first().copied().unwrap_or(0));
         for (from, to) in hull.iter().zip(hull.iter().skip(1)) {
             if let (Some(a), Some(b)) = (options.get(*from), options.get(*to)) {
                 steps.push((slope(a, b), item, *to));
             }
         }
+    }
+    let mut used = total_of(items, &chosen).0;
+    if used > budget {
+        return Err(used);
     }
     // Slopes decrease along a hull, so the steps of an item stay in order.
     steps.compact_sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -62,13 +95,16 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
 
 /// Bytes and errors of the chosen types.
 pub fn total(items: &[Vec<Choice>], chosen: &[usize]) -> (u64, f64) {
-    let all = items.iter().zip(chosen).filter_map(|(options, &i)| options.get(i));
+    total_of(&items, chosen)
+}
+
+fn total_of(items: &impl Items, chosen: &[usize]) -> (u64, f64) {
+    let all = chosen.iter().enumerate().filter_map(|(item, &option)| items.option(item, option));
     all.fold((0, 0.0), |(bytes, error), c| (bytes + c.bytes, error + c.error))
 }
 
-fn pair(items: &[Vec<Choice>], item: usize, a: usize, b: usize) -> Option<(Choice, Choice)> {
-    let options = items.get(item)?;
-    Some((*options.get(a)?, *options.get(b)?))
+fn pair(items: &impl Items, item: usize, a: usize, b: usize) -> Option<(Choice, Choice)> {
+    Some((items.option(item, a)?, items.option(item, b)?))
 }
 
 /// The gain per additional byte.
@@ -106,20 +142,21 @@ struct Move {
 }
 
 /// Makes the move with the largest gain, or a pair of moves if one frees the space for the other; returns whether there was one.
-fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
-    let (used, error) = total(items, chosen);
+fn exchange(items: &impl Items, chosen: &mut [usize], budget: u64) -> bool {
+    let (used, error) = total_of(items, chosen);
     let room = i128::from(budget) - i128::from(used);
-    let mut moves: Vec<Move> = Vec::new();
-    for (item, (options, &now)) in items.iter().zip(chosen.iter()).enumerate() {
-        let Some(current) = options.get(now) else { continue };
-        moves.extend(options.iter().enumerate().map(|(to, c)| Move {
-            item,
-            to,
-            bytes: i128::from(c.bytes) - i128::from(current.bytes),
-            gain: current.error - c.error,
-        }));
-    }
-    let mut better: Vec<Move> = moves.iter().filter(|m| m.gain > 0.0).copied().collect();
+    let moves_of = |(item, &now): (usize, &usize)| {
+        let current = items.option(item, now);
+        let new = move |(to, c): (usize, Choice)| {
+            let current = current?;
+            let bytes = i128::from(c.bytes) - i128::from(current.bytes);
+            Some(Move { item, to, bytes, gain: current.error - c.error })
+        };
+        items.options(item).enumerate().filter_map(new)
+    };
+    // Not collected: there are several for each item.
+    let moves = || chosen.iter().enumerate().flat_map(moves_of);
+    let mut better: Vec<Move> = moves().filter(|m| m.gain > 0.0).collect();
     better.compact_sort_by(|a, b| a.bytes.cmp(&b.bytes).then(b.gain.total_cmp(&a.gain)));
     // For each prefix the best move, and the best of another item.
     let mut best: Vec<(Move, Option<Move>)> = Vec::with_capacity(better.len());
@@ -141,7 +178,7 @@ fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
         if Some(first.item) == not { second } else { Some(first) }
     };
     let mut found: Option<(f64, Option<Move>, Move)> = within(room, None).map(|m| (m.gain, None, m));
-    for &m in moves.iter().filter(|m| m.bytes < 0) {
+    for m in moves().filter(|m| m.bytes < 0) {
         if let Some(other) = within(room - m.bytes, Some(m.item)) {
             let gain = m.gain + other.gain;
             if found.is_none_or(|(most, ..)| gain > most) {
