@@ -2,7 +2,8 @@
 //!
 //! Each function returns a plan; running it copies data inside the kernel if possible. Shards become one file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,10 +105,9 @@ pub fn remove_tensors(
     let infos = draft.tensors.iter().map(|t| t.name.as_slice());
     let chosen = choose(path, infos, patterns, matches)?;
     let mut removed = Vec::new();
-    let mut i = 0;
+    let mut chosen = chosen.into_iter();
     draft.tensors.retain(|tensor| {
-        i += 1;
-        let goes = chosen.contains(&(i - 1));
+        let goes = chosen.next() == Some(true);
         if goes {
             removed.push(tensor.shown());
         }
@@ -177,9 +177,9 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
         tensor.ty = ty;
         draft.inputs.extend(new.file.canonicalize());
         composed.add(Arc::new(file), std::slice::from_mut(&mut tensor));
-        tensors.push((tensor, new.replace));
+        tensors.push(tensor);
     }
-    place(&mut draft, tensors)?;
+    place(&mut draft, tensors, |i| new.get(i).is_some_and(|new| new.replace))?;
     draft.source = Arc::new(composed);
     Ok(draft.lay_out()?)
 }
@@ -212,16 +212,13 @@ pub fn graft(
     let mut other = Draft::copy_of(from)?;
     let infos = other.tensors.iter().map(|t| t.name.as_slice());
     let chosen = choose(from, infos, &what.tensors, &matches)?;
-    let mut i = 0;
-    other.tensors.retain(|_| {
-        i += 1;
-        chosen.contains(&(i - 1))
-    });
+    let mut chosen = chosen.into_iter();
+    other.tensors.retain(|_| chosen.next() == Some(true));
     let mut composed = Composed::of(&mut draft);
     composed.add(other.source, &mut other.tensors);
     draft.inputs.extend(other.inputs);
     let grafted = other.tensors.iter().map(TensorPlan::shown).collect();
-    place(&mut draft, other.tensors.into_iter().map(|tensor| (tensor, what.replace)).collect())?;
+    place(&mut draft, other.tensors, |_| what.replace)?;
     draft.source = Arc::new(composed);
     let mut n_keys = 0;
     let mut mine = places(draft.head.kvs.iter().map(|kv| kv.key.clone()));
@@ -251,18 +248,42 @@ fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
     Ok((Draft::copy_of_source(source, path)?, order))
 }
 
-/// Adds tensors at the end; those that say so replace the tensor with the same name.
-fn place(draft: &mut Draft, tensors: Vec<(TensorPlan, bool)>) -> Result<(), Error> {
-    let mut mine = places(draft.tensors.iter().map(|tensor| tensor.name.clone()));
-    for (tensor, replaces) in tensors {
-        match mine.get(&tensor.name).and_then(|place| draft.tensors.get_mut(*place)) {
-            Some(old) if replaces => *old = tensor,
-            Some(_) => return Err(Error::TensorExists { path: draft.path.clone(), name: tensor.shown() }),
-            None => {
-                mine.insert(tensor.name.clone(), draft.tensors.len());
-                draft.tensors.push(tensor);
-            }
+/// Adds tensors at the end; those that say so, by their index, replace the tensor with the same name.
+fn place(draft: &mut Draft, mut tensors: Vec<TensorPlan>, replaces: impl Fn(usize) -> bool) -> Result<(), Error> {
+    let mut firsts: HashMap<&[u8], usize> = HashMap::with_capacity(tensors.len());
+    let names = tensors.iter().map(|tensor| tensor.name.as_slice()).enumerate();
+    // For each tensor, the first with the same name, and for each of these, that of the draft.
+    let same: Vec<usize> = names.map(|(i, name)| *firsts.entry(name).or_insert(i)).collect();
+    let mut places: Vec<Option<usize>> = vec![None; tensors.len()];
+    for (place, tensor) in draft.tensors.iter().enumerate() {
+        if let Some(first) = firsts.get(tensor.name.as_slice()).and_then(|first| places.get_mut(*first)) {
+            first.get_or_insert(place);
         }
+    }
+    drop(firsts);
+    let mut are_new = vec![true; tensors.len()];
+    for (i, (&first, is_new)) in same.iter().zip(&mut are_new).enumerate() {
+        let old = places.get(first).copied().flatten().and_then(|place| draft.tensors.get_mut(place));
+        *is_new = first == i && old.is_none();
+        match tensors.get_mut(i) {
+            Some(tensor) if !*is_new && !replaces(i) => {
+                return Err(Error::TensorExists { path: draft.path.clone(), name: tensor.shown() });
+            }
+            Some(tensor) => match old {
+                Some(old) => mem::swap(old, tensor),
+                None => tensors.swap(first, i),
+            },
+            None => {}
+        }
+    }
+    let mut are_new = are_new.into_iter();
+    tensors.retain(|_| are_new.next() == Some(true));
+    // The longer list takes the other, because plans of many tensors are large.
+    if draft.tensors.len() < tensors.len() {
+        drop(tensors.splice(0..0, mem::take(&mut draft.tensors)));
+        draft.tensors = tensors;
+    } else {
+        draft.tensors.append(&mut tensors);
     }
     Ok(())
 }
@@ -276,21 +297,24 @@ fn places(names: impl ExactSizeIterator<Item = Vec<u8>>) -> HashMap<Vec<u8>, usi
     places
 }
 
-/// The indexes of the tensors that match one of the patterns.
+/// Which tensors match one of the patterns.
 fn choose<'a>(
     path: &Path,
     tensors: impl Iterator<Item = &'a [u8]> + Clone,
     patterns: &[String],
     matches: impl Fn(&str, Str<'_>) -> bool,
-) -> Result<HashSet<usize>, Error> {
-    let mut chosen = HashSet::new();
+) -> Result<Vec<bool>, Error> {
+    let mut chosen = vec![false; tensors.clone().count()];
     for pattern in patterns {
-        let found: Vec<usize> =
-            tensors.clone().enumerate().filter(|(_, name)| matches(pattern, Str(name))).map(|(i, _)| i).collect();
-        if found.is_empty() {
+        let mut is_found = false;
+        for (name, chosen) in tensors.clone().zip(&mut chosen) {
+            let is_match = matches(pattern, Str(name));
+            is_found |= is_match;
+            *chosen |= is_match;
+        }
+        if !is_found {
             return Err(no_tensor(path, pattern));
         }
-        chosen.extend(found);
     }
     Ok(chosen)
 }
