@@ -437,25 +437,29 @@ impl<'a> Work<'a> {
         kinds.iter().map(|&kind| (kind, Hasher::new(kind))).collect()
     }
 
+    /// The length of the hashes of one tensor.
+    fn width(&self) -> usize {
+        self.of_tensors.iter().map(|kind| kind.len()).sum()
+    }
+
     /// Room for the hashes of all tensors.
     fn results(&self) -> Mutex<Vec<u8>> {
-        let width = self.of_tensors.iter().map(|kind| kind.len()).sum::<usize>();
-        Mutex::new(vec![0; self.n_tensors.saturating_mul(width)])
+        Mutex::new(vec![0; self.n_tensors.saturating_mul(self.width())])
     }
 
     /// The place of a hash of a tensor in the results.
     fn place<'r>(&self, results: &'r mut [u8], index: usize, of: Kind) -> Option<&'r mut [u8]> {
-        let width = self.of_tensors.iter().map(|kind| kind.len()).sum::<usize>();
         let before = self.of_tensors.iter().take_while(|kind| **kind != of).map(|kind| kind.len()).sum::<usize>();
-        let at = index * width + before;
+        let at = index * self.width() + before;
         results.get_mut(at..at + of.len())
     }
 
     /// Stores the hash of a tensor.
     fn set(&self, results: &Mutex<Vec<u8>>, index: usize, kind: Kind, hasher: Hasher) {
+        let hash = hasher.finish();
         let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = self.place(&mut results, index, kind) {
-            place.copy_from_slice(&hasher.finish());
+            place.copy_from_slice(&hash);
         }
     }
 

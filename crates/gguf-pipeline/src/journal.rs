@@ -153,7 +153,6 @@ impl Identity {
     }
 }
 
-/// Digits of a hash.
 /// The debug form of tensors without their entries of importance.
 struct WithoutImportance<'a>(&'a [TensorPlan]);
 
@@ -163,6 +162,7 @@ impl fmt::Debug for WithoutImportance<'_> {
     }
 }
 
+/// Digits of a hash.
 const HASH_LEN: usize = 32;
 
 fn hash_of(bytes: &[u8]) -> String {

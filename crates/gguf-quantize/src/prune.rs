@@ -44,7 +44,7 @@ impl std::error::Error for PruneError {}
 pub(crate) struct Pruned(BTreeSet<u64>);
 
 impl Pruned {
-    /// Whether there are none.
+    /// Whether no block is removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -484,69 +484,48 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
     ),
 ];
 
-/// Keys for blocks with a window whose values llama.cpp uses in these architectures, too, though they have tensors of one shape in all blocks.
-const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
-    (
-        keys::ATTENTION_KEY_LENGTH_SWA,
-        Demand::Agrees(
-            |model| !has_windows(model) || model.hparams.head_k_swa == model.hparams.head_k,
-            "the value of attention.key_length",
-        ),
-        &[
-            "afmoe",
-            "cohere2moe",
-            "deepseek4",
-            "dflash",
-            "exaone-moe",
-            "gemma-embedding",
-            "gemma2",
-            "gemma3",
-            "gemma3n",
-            "lfm2",
-            "llama4",
-            "maple",
-            "mellum",
-            "mimo2",
-            "muse-glimmer",
-            "plamo3",
-            "spark2_5",
-            "step35",
-        ],
-    ),
-    (
-        keys::ATTENTION_VALUE_LENGTH_SWA,
-        Demand::Agrees(
-            |model| !has_windows(model) || model.hparams.head_v_swa == model.hparams.head_v,
-            "the value of attention.value_length",
-        ),
-        &[
-            "afmoe",
-            "cohere2",
-            "cohere2moe",
-            "dflash",
-            "gemma-embedding",
-            "gemma2",
-            "gemma3",
-            "gemma3n",
-            "lfm2",
-            "llama4",
-            "mellum",
-            "mimo2",
-            "muse-glimmer",
-            "plamo3",
-            "spark2_5",
-            "step35",
-        ],
-    ),
-    (
-        keys::ROPE_DIMENSION_COUNT_SWA,
-        Demand::Agrees(
-            |model| !has_windows(model) || model.get(keys::ROPE_DIMENSION_COUNT_SWA) == model.hparams.rot,
-            "the value of rope.dimension_count",
-        ),
-        &["gpt-oss"],
-    ),
+/// Architectures whose tensors have one shape in all blocks, though llama.cpp takes other lengths of keys and values for blocks with a window.
+const WINDOWED: &[&str] = &[
+    "afmoe",
+    "cohere2moe",
+    "dflash",
+    "gemma-embedding",
+    "gemma2",
+    "gemma3",
+    "gemma3n",
+    "lfm2",
+    "llama4",
+    "mellum",
+    "mimo2",
+    "muse-glimmer",
+    "plamo3",
+    "spark2_5",
+    "step35",
 ];
+
+/// The keys for blocks with a window that must agree with those for all blocks, because the tensors do not differ.
+const WITH_WINDOWS: &[(&str, Demand, &[&str])] = &[
+    (keys::ATTENTION_KEY_LENGTH_SWA, KEYS_ALIKE, WINDOWED),
+    (keys::ATTENTION_KEY_LENGTH_SWA, KEYS_ALIKE, &["deepseek4", "exaone-moe", "maple"]),
+    (keys::ATTENTION_VALUE_LENGTH_SWA, VALUES_ALIKE, WINDOWED),
+    (keys::ATTENTION_VALUE_LENGTH_SWA, VALUES_ALIKE, &["cohere2"]),
+    (keys::ROPE_DIMENSION_COUNT_SWA, ROTATED_ALIKE, &["gpt-oss"]),
+];
+
+const KEYS_ALIKE: Demand = Demand::Agrees(
+    |model| !has_windows(model) || model.hparams.head_k_swa == model.hparams.head_k,
+    "the value of attention.key_length",
+);
+
+const VALUES_ALIKE: Demand = Demand::Agrees(
+    |model| !has_windows(model) || model.hparams.head_v_swa == model.hparams.head_v,
+    "the value of attention.value_length",
+);
+
+const ROTATED_ALIKE: Demand = Demand::Agrees(
+    |model| !has_windows(model) || model.get(keys::ROPE_DIMENSION_COUNT_SWA) == model.hparams.rot,
+    "the value of rope.dimension_count",
+);
 
 /// Whether blocks have windows (`load_swa_pattern` in `llama-model.cpp`): most of them, unless the pattern says otherwise.
 fn has_windows(model: &Model<'_>) -> bool {

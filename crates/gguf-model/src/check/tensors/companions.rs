@@ -66,17 +66,22 @@ const ALTERNATIVES: &[Either] = &[
     },
 ];
 
-pub(super) fn check(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
-    // Blocks without a window rotate with these factors (`load_arch_tensors` in `src/models/gemma4.cpp`).
-    let n_blocks = model.hparams.blocks.unwrap_or(0).min(MAX_BLOCKS);
+/// Blocks without a window rotate with factors (`load_arch_tensors` in `src/models/gemma4.cpp`).
+fn rotary_factors(model: &Model<'_>, report: &mut Report) {
+    let name = "rope_freqs.weight";
+    let mut blocks = 0..model.hparams.blocks.unwrap_or(0).min(MAX_BLOCKS);
     if model.arch == "gemma4"
         && model.complete
-        && (0..n_blocks).any(|block| !model.hparams.is_windowed(block))
-        && model.tensor("rope_freqs.weight").is_none()
+        && model.tensor(name).is_none()
+        && blocks.any(|block| !model.hparams.is_windowed(block))
     {
         let message = format_args!("the tensor is missing; blocks without a window need it");
-        report.add(&TENSOR_MISSING, At::no_tensor("rope_freqs.weight"), message);
+        report.add(&TENSOR_MISSING, At::no_tensor(name), message);
     }
+}
+
+pub(super) fn check(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
+    rotary_factors(model, report);
     let groups = || GROUPS.iter().filter(|group| group.arch == model.arch);
     let alternatives = || ALTERNATIVES.iter().filter(|either| either.arch == model.arch);
     for (block, &marks) in (0..).zip(&seen.rows) {
