@@ -12,7 +12,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing)
-long_steps=(windows differences packages_of_formats)
+long_steps=(windows memory differences packages_of_formats)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -136,6 +136,11 @@ windows() {
   rustup target add --toolchain stable x86_64-pc-windows-gnu
   env -u CI -u GGUF_PEERS -u GGUF_SHARED CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$PWD/.ci/wine" \
     cargo +stable test --no-fail-fast -p gguf-format -p gguf-io -p gguf-edit -p gguf-cli --lib --bins --tests --target x86_64-pc-windows-gnu
+}
+
+# The memory and time of every command for every kind of file, with a program whose own code is not much larger than the released one's.
+memory() {
+  CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo test --target-dir "$target/optimized" -p gguf-cli --test memory -- --ignored every_file --nocapture
 }
 
 # Each fuzz target, for ten minutes or some seconds.

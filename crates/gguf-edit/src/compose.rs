@@ -11,18 +11,21 @@ use gguf_pipeline::{Draft, Error, Source, SourceRead, Stored, TensorPlan};
 pub(crate) struct Composed {
     sources: Vec<Arc<dyn Source>>,
     /// The source of each tensor, and its index there.
-    tensors: Vec<(usize, usize)>,
+    tensors: Vec<(u32, u32)>,
 }
 
 impl Composed {
     /// Adds a source, and redirects tensors that copy from it to this source.
     pub(crate) fn add(&mut self, source: Arc<dyn Source>, tensors: &mut [TensorPlan]) {
-        let number = self.sources.len();
+        let number = self.sources.len() as u32;
         self.sources.push(source);
+        // A model may have very many tensors.
+        self.tensors.reserve_exact(tensors.len());
         for tensor in tensors {
-            if let Op::Copy(input) = &mut tensor.op {
-                self.tensors.push((number, input.index));
-                input.index = self.tensors.len() - 1;
+            if let Op::Copy(input) = &mut tensor.origin_mut().op {
+                let index = self.tensors.len();
+                self.tensors.push((number, input.index() as u32));
+                input.set_index(index);
             }
         }
     }
@@ -37,7 +40,7 @@ impl Composed {
 
     fn find(&self, index: usize) -> Option<(&dyn Source, usize)> {
         let (source, index) = *self.tensors.get(index)?;
-        Some((&**self.sources.get(source)?, index))
+        Some((&**self.sources.get(source as usize)?, index as usize))
     }
 }
 

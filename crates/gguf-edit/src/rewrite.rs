@@ -75,7 +75,7 @@ pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
         Order::Like(names) => {
             let places: HashMap<&[u8], usize> =
                 names.iter().enumerate().map(|(i, name)| (name.as_slice(), i)).collect();
-            draft.tensors.compact_sort_by_key(|t| places.get(t.name.as_slice()).copied().unwrap_or(usize::MAX));
+            draft.tensors.compact_sort_by_key(|t| places.get(&*t.name).copied().unwrap_or(usize::MAX));
         }
     }
     Ok(draft.lay_out()?)
@@ -102,7 +102,7 @@ pub fn remove_tensors(
     let path = path.as_ref();
     let (mut draft, from) = copy(path)?;
     draft.head.dialect.order = from;
-    let infos = draft.tensors.iter().map(|t| t.name.as_slice());
+    let infos = draft.tensors.iter().map(|t| &*t.name);
     let chosen = choose(path, infos, patterns, matches)?;
     let mut removed = Vec::new();
     let mut chosen = chosen.into_iter();
@@ -167,7 +167,7 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
             file.shape.clone(),
             file.ty,
             Reason::Kept(Keep::Copy),
-            Op::Copy(Input { index: 0, name: new.name.as_str().into(), ty: file.ty }),
+            Op::Copy(Input::new(0, &new.name, file.ty)),
         );
         let can = ty == file.ty || codec(file.ty).is_some() && codec(ty).is_some_and(|codec| codec.can_encode());
         if !can {
@@ -210,7 +210,7 @@ pub fn graft(
     let (mut draft, order) = copy(path)?;
     draft.head.dialect.order = order;
     let mut other = Draft::copy_of(from)?;
-    let infos = other.tensors.iter().map(|t| t.name.as_slice());
+    let infos = other.tensors.iter().map(|t| &*t.name);
     let chosen = choose(from, infos, &what.tensors, &matches)?;
     let mut chosen = chosen.into_iter();
     other.tensors.retain(|_| chosen.next() == Some(true));
@@ -251,12 +251,12 @@ fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
 /// Adds tensors at the end; those that say so, by their index, replace the tensor with the same name.
 fn place(draft: &mut Draft, mut tensors: Vec<TensorPlan>, replaces: impl Fn(usize) -> bool) -> Result<(), Error> {
     let mut firsts: HashMap<&[u8], usize> = HashMap::with_capacity(tensors.len());
-    let names = tensors.iter().map(|tensor| tensor.name.as_slice()).enumerate();
+    let names = tensors.iter().map(|tensor| &*tensor.name).enumerate();
     // For each tensor, the first with the same name, and for each of these, that of the draft.
     let same: Vec<usize> = names.map(|(i, name)| *firsts.entry(name).or_insert(i)).collect();
     let mut places: Vec<Option<usize>> = vec![None; tensors.len()];
     for (place, tensor) in draft.tensors.iter().enumerate() {
-        if let Some(first) = firsts.get(tensor.name.as_slice()).and_then(|first| places.get_mut(*first)) {
+        if let Some(first) = firsts.get(&*tensor.name).and_then(|first| places.get_mut(*first)) {
             first.get_or_insert(place);
         }
     }

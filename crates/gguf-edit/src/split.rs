@@ -168,12 +168,12 @@ pub fn split_converted(
 
 /// Assigns each tensor to a shard. Returns the tensors that are larger than the limit.
 fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>, Error> {
-    let mut file = usize::from(options.no_tensor_first);
+    let mut file = u32::from(options.no_tensor_first);
     let mut too_large = Vec::new();
     match options.limit {
         Limit::Tensors(most) => {
             for (i, tensor) in draft.tensors.iter_mut().enumerate() {
-                tensor.file = file.saturating_add(usize::try_from(i as u64 / most).unwrap_or(usize::MAX));
+                tensor.file = file.saturating_add(u32::try_from(i as u64 / most).unwrap_or(u32::MAX));
             }
         }
         Limit::DataBytes(most) => {
@@ -185,7 +185,7 @@ fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>
                 if held > most.get() {
                     held = bytes;
                     // A shard without tensors would be useless; llama-gguf-split fails here.
-                    file += usize::from(!is_empty);
+                    file += u32::from(!is_empty);
                 }
                 if bytes > most.get() {
                     too_large.push(tensor.shown());
@@ -251,7 +251,7 @@ fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(),
         return Err(too_small(draft, None, first.file_bytes()));
     }
     let mut shard = if no_tensor_first { other()? } else { first };
-    let mut file = usize::from(no_tensor_first);
+    let mut file = u32::from(no_tensor_first);
     let mut is_empty = true;
     let mut files = Vec::with_capacity(draft.tensors.len());
     for tensor in &draft.tensors {

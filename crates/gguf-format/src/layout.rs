@@ -15,6 +15,7 @@ use crate::error::AlignmentError;
 use crate::file::{Gguf, alignment_of};
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
 use crate::keys::{GENERAL_ARCHITECTURE, is_image_architecture};
+use crate::sort::CompactSort as _;
 use crate::tensor::{NewTensor, TensorInfo};
 use crate::types::SizeError;
 use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
@@ -162,28 +163,54 @@ impl Head {
         &self,
         tensors: impl ExactSizeIterator<Item = NewTensor<'t>> + Clone,
     ) -> Result<Layout, LayoutError> {
-        self.refuse_unreadable(tensors.clone())?;
+        let places = self.places_of(&[], tensors.clone())?;
+        let sizes = tensors.clone().map(|t| size_of(&t)).collect::<Result<_, _>>()?;
+        let head = self.encode_with(&[], tensors, &places)?;
+        Ok(Layout { dialect: self.dialect, head, places, sizes })
+    }
+
+    /// The places of these tensors in a file, as in [`layout`](Head::layout), without the encoded head. The file has the keys of `more` after
+    /// those of this head.
+    ///
+    /// # Errors
+    /// See [`layout`](Head::layout).
+    pub fn places_of<'t>(
+        &self,
+        more: &[Kv],
+        tensors: impl ExactSizeIterator<Item = NewTensor<'t>> + Clone,
+    ) -> Result<Places, LayoutError> {
+        self.refuse_unreadable(more, tensors.clone())?;
         let alignment = self.alignment()?;
         let is_draft = self.dialect.version == Version::Draft;
         let mut size = Count::default();
         // Offsets have a fixed width, so the length of the head does not depend on them.
-        self.encode_into(&mut size, tensors.clone().map(|t| (t, 0)))?;
+        self.encode_into(&mut size, more, tensors.clone().map(|t| (t, 0)))?;
         let data_offset = align_up(size.0, alignment).ok_or(LayoutError::TooLarge)?;
         let mut end = if is_draft { data_offset } else { 0 };
         let mut offsets = Vec::with_capacity(tensors.len());
-        let mut sizes = Vec::with_capacity(tensors.len());
-        for t in tensors.clone() {
+        for t in tensors {
             offsets.push(end);
-            let bytes = t.ty.tensor_bytes(t.shape.iter().copied());
-            let bytes = bytes.map_err(|e| LayoutError::TensorSize(printable(t.name), e))?;
-            sizes.push(bytes);
-            end = end.checked_add(bytes).and_then(|e| align_up(e, alignment)).ok_or(LayoutError::TooLarge)?;
+            end = end.checked_add(size_of(&t)?).and_then(|e| align_up(e, alignment)).ok_or(LayoutError::TooLarge)?;
         }
         let file_bytes = if is_draft { Some(end) } else { data_offset.checked_add(end) };
         let file_bytes = file_bytes.filter(|&n| i64::try_from(n).is_ok()).ok_or(LayoutError::TooLarge)?;
-        let mut head = Vec::with_capacity(usize::try_from(size.0).map_err(|_| LayoutError::TooLarge)?);
-        self.encode_into(&mut head, tensors.zip(offsets.iter().copied()))?;
-        Ok(Layout { dialect: self.dialect, alignment, head, data_offset, offsets, sizes, file_bytes })
+        let base = if is_draft { 0 } else { data_offset };
+        Ok(Places { alignment, head_bytes: size.0, data_offset, base, offsets, file_bytes })
+    }
+
+    /// The encoded head, without padding, of a file with the keys and tensors that `places` are [of](Head::places_of).
+    ///
+    /// # Errors
+    /// [`LayoutError::TooLarge`].
+    pub fn encode_with<'t>(
+        &self,
+        more: &[Kv],
+        tensors: impl ExactSizeIterator<Item = NewTensor<'t>>,
+        places: &Places,
+    ) -> Result<Vec<u8>, LayoutError> {
+        let mut head = Vec::with_capacity(usize::try_from(places.head_bytes).map_err(|_| LayoutError::TooLarge)?);
+        self.encode_into(&mut head, more, tensors.zip(places.offsets.iter().copied()))?;
+        Ok(head)
     }
 
     /// The bytes from the start of the file to the data section, padding included: those of [`layout`](Head::layout).
@@ -201,18 +228,19 @@ impl Head {
     /// If a length does not fit the version.
     pub fn encode_as_read(&self) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
-        self.encode_into(&mut out, self.tensors.iter().map(|t| (t.as_new(), t.offset)))?;
+        self.encode_into(&mut out, &[], self.tensors.iter().map(|t| (t.as_new(), t.offset)))?;
         Ok(out)
     }
 
     fn encode_into<'t, O: Out + Position>(
         &self,
         out: &mut O,
+        more: &[Kv],
         tensors: impl ExactSizeIterator<Item = (NewTensor<'t>, u64)>,
     ) -> Result<(), TooWide> {
         let d = self.dialect;
-        encode::header(out, tensors.len() as u64, self.kvs.len() as u64, d)?;
-        for kv in &self.kvs {
+        encode::header(out, tensors.len() as u64, (self.kvs.len() + more.len()) as u64, d)?;
+        for kv in self.kvs.iter().chain(more) {
             encode::kv(out, &kv.key, kv.value.as_ref(), d)?;
         }
         if d.version == Version::Draft {
@@ -240,9 +268,13 @@ impl Head {
     }
 
     /// Writers are strict where readers are lenient.
-    fn refuse_unreadable<'t>(&self, tensors: impl Iterator<Item = NewTensor<'t>>) -> Result<(), LayoutError> {
+    fn refuse_unreadable<'t>(
+        &self,
+        more: &[Kv],
+        tensors: impl Iterator<Item = NewTensor<'t>> + Clone,
+    ) -> Result<(), LayoutError> {
         let mut seen = BTreeMap::new();
-        for kv in &self.kvs {
+        for kv in self.kvs.iter().chain(more) {
             if kv.key.is_empty() || kv.key.len() > MAX_KEY {
                 return Err(LayoutError::KeyLength(kv.key.len()));
             }
@@ -258,9 +290,8 @@ impl Head {
             }
             refuse_value(&kv.key, kv.value.as_ref(), 0)?;
         }
-        let mut seen = BTreeMap::new();
         let max = self.max_tensor_name();
-        for t in tensors {
+        for t in tensors.clone() {
             if t.name.len() > max {
                 return Err(LayoutError::TensorName { name: printable(t.name), bytes: t.name.len(), max });
             }
@@ -270,14 +301,17 @@ impl Head {
             if core::str::from_utf8(t.name).is_err() {
                 return Err(LayoutError::TensorNameNotUtf8(printable(t.name)));
             }
-            if seen.insert(t.name, ()).is_some() {
-                return Err(LayoutError::DuplicateTensor(printable(t.name)));
-            }
             if t.shape.len() > MAX_DIMS {
                 return Err(LayoutError::TensorDims(printable(t.name), t.shape.len()));
             }
         }
-        Ok(())
+        // A head may have very many tensors: a sorted list needs less memory than a set.
+        let mut names: Vec<&[u8]> = tensors.map(|t| t.name).collect();
+        names.compact_sort_by(Ord::cmp);
+        match names.windows(2).find(|pair| pair.first() == pair.last()) {
+            Some(pair) => Err(LayoutError::DuplicateTensor(pair.first().map_or(String::new(), |name| printable(name)))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -347,16 +381,43 @@ fn printable(name: &[u8]) -> String {
     Str(name).to_string()
 }
 
+fn size_of(tensor: &NewTensor<'_>) -> Result<u64, LayoutError> {
+    let bytes = tensor.ty.tensor_bytes(tensor.shape.iter().copied());
+    bytes.map_err(|e| LayoutError::TensorSize(printable(tensor.name), e))
+}
+
+/// The places of tensors in a file; see [`Head::places_of`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Places {
+    /// The alignment of the data section and of every tensor in it.
+    pub alignment: u64,
+    /// Bytes of the head, without padding.
+    pub head_bytes: u64,
+    /// The start of the data section, from the start of the file.
+    pub data_offset: u64,
+    base: u64,
+    /// Offset of each tensor as stored in the head, in the order of the head: from the start of the data section (in
+    /// the draft of version 1, from the start of the file).
+    pub offsets: Vec<u64>,
+    /// Size of the whole file; the last tensor is padded, too.
+    pub file_bytes: u64,
+}
+
+impl Places {
+    /// The start of tensor `i`, from the start of the file.
+    pub fn file_offset(&self, i: usize) -> Option<u64> {
+        self.base.checked_add(*self.offsets.get(i)?)
+    }
+}
+
 /// The layout of a file, with its encoded head; see [`Head::layout`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Layout {
     dialect: Dialect,
-    alignment: u64,
     head: Vec<u8>,
-    data_offset: u64,
-    offsets: Vec<u64>,
+    places: Places,
     sizes: Vec<u64>,
-    file_bytes: u64,
 }
 
 impl Layout {
@@ -373,14 +434,13 @@ impl Layout {
             sizes.push(bytes);
         }
         let len = usize::try_from(gguf.head_bytes()).map_err(|_| LayoutError::TooLarge)?;
+        let (head_bytes, data_offset) = (gguf.head_bytes(), gguf.data_offset());
+        let base = if gguf.dialect().is_draft() { 0 } else { data_offset };
         Ok(Layout {
             dialect: gguf.dialect(),
-            alignment: gguf.alignment(),
             head: gguf.bytes().get(..len).unwrap_or_default().to_vec(),
-            data_offset: gguf.data_offset(),
-            offsets,
+            places: Places { alignment: gguf.alignment(), head_bytes, data_offset, base, offsets, file_bytes },
             sizes,
-            file_bytes,
         })
     }
 
@@ -405,7 +465,7 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::TooLarge`] if an extreme alignment makes it longer than memory can be.
     pub fn padded_head(&self) -> Result<Vec<u8>, LayoutError> {
-        let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
+        let len = usize::try_from(self.places.data_offset).map_err(|_| LayoutError::TooLarge)?;
         let mut padded = Vec::new();
         padded.try_reserve_exact(len).map_err(|_| LayoutError::TooLarge)?;
         padded.extend_from_slice(&self.head);
@@ -418,7 +478,7 @@ impl Layout {
     /// # Errors
     /// See [`padded_head`](Layout::padded_head).
     pub fn into_padded_head(mut self) -> Result<Vec<u8>, LayoutError> {
-        let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
+        let len = usize::try_from(self.places.data_offset).map_err(|_| LayoutError::TooLarge)?;
         let more = len.saturating_sub(self.head.len());
         self.head.try_reserve_exact(more).map_err(|_| LayoutError::TooLarge)?;
         self.head.resize(len, 0);
@@ -427,19 +487,18 @@ impl Layout {
 
     /// The start of the data section, from the start of the file: the padded head.
     pub fn data_offset(&self) -> u64 {
-        self.data_offset
+        self.places.data_offset
     }
 
     /// Offset of each tensor as stored in the head, in the order of the head: from the start of the data section (in
     /// the draft of version 1, from the start of the file).
     pub fn offsets(&self) -> &[u64] {
-        &self.offsets
+        &self.places.offsets
     }
 
     /// The start of tensor `i`, from the start of the file.
     pub fn file_offset(&self, i: usize) -> Option<u64> {
-        let base = if self.dialect.version == Version::Draft { 0 } else { self.data_offset };
-        base.checked_add(*self.offsets.get(i)?)
+        self.places.file_offset(i)
     }
 
     /// The range of the data of tensor `i`, without padding, from the start of the file.
@@ -450,31 +509,28 @@ impl Layout {
 
     /// Size of the whole file; the last tensor is padded too, as by `gguf.h`'s writer.
     pub fn file_bytes(&self) -> u64 {
-        self.file_bytes
+        self.places.file_bytes
     }
 
     /// The alignment of the data section and of every tensor in it.
     pub fn alignment(&self) -> u64 {
-        self.alignment
+        self.places.alignment
+    }
+
+    /// The head and the places of the tensors, apart.
+    pub fn into_parts(self) -> (Vec<u8>, Places) {
+        (self.head, self.places)
     }
 
     /// Whether the heads have the same length and all tensor data has the same places, so that either head can precede the same data.
     pub fn is_interchangeable_with(&self, other: &Layout) -> bool {
-        let places = |l: &Layout| (l.dialect, l.alignment, l.head.len(), l.data_offset, l.file_bytes);
-        places(self) == places(other) && self.offsets == other.offsets && self.sizes == other.sizes
+        self.dialect == other.dialect && self.places == other.places && self.sizes == other.sizes
     }
 }
 
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layout")
-            .field("dialect", &self.dialect)
-            .field("alignment", &self.alignment)
-            .field("head_bytes", &self.head.len())
-            .field("data_offset", &self.data_offset)
-            .field("offsets", &self.offsets)
-            .field("file_bytes", &self.file_bytes)
-            .finish()
+        f.debug_struct("Layout").field("dialect", &self.dialect).field("places", &self.places).finish_non_exhaustive()
     }
 }
 

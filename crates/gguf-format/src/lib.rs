@@ -186,7 +186,7 @@ pub use header::{
     ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC,
     Version, align_up,
 };
-pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
+pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, Places};
 pub use scan::{HeadScan, Limits, ScanState};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};

@@ -95,7 +95,7 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
             .op
             .inputs()
             .iter()
-            .map(|input| matrices.get(input.index)?.pair(checkpoint.tensors(), &settings))
+            .map(|input| matrices.get(input.index())?.pair(checkpoint.tensors(), &settings))
             .collect();
         let name = planned.shown();
         let Some(pairs) = pairs else {
@@ -105,7 +105,10 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
                 return Err(in_weights(AdapterProblem::Unexpected { tensor }));
             }
             let op = real(&planned.op, &matrices);
-            tensors.push(TensorPlan { op, ty: GgmlType::F32, ..planned.clone() });
+            let mut norm = planned.clone();
+            norm.origin_mut().op = op;
+            norm.ty = GgmlType::F32;
+            tensors.push(norm);
             warnings.push(Warning::Adapter(AdapterWarning::Norm { name }));
             continue;
         };
@@ -121,9 +124,8 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
         })?;
         for (suffix, (shape, op)) in [(".lora_a", first), (".lora_b", second)] {
             let (ty, reason) = if shape.len() < 2 { (GgmlType::F32, Reason::Vector) } else { asked_type(&shape, ty) };
-            let from = op.value_type();
-            let tensor = TensorPlan::new(format!("{name}{suffix}"), shape, ty, reason, op);
-            tensors.push(TensorPlan { from, place: planned.place, ..tensor });
+            let name = format!("{name}{suffix}");
+            tensors.push(TensorPlan::new(name, shape, ty, reason, op).at(planned.place));
         }
     }
     if config.hparams().get("tie_word_embeddings").is_some_and(|tied| *tied == true)
@@ -159,7 +161,7 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
     let paths = checkpoint.paths().map(Path::to_owned).collect();
     let plan = lay_out(dir.path(), dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
-    let (n_errors, more) = doubts(&plan, |_| Vec::new());
+    let (n_errors, more) = doubts(&plan, |_| Vec::new())?;
     warnings.extend(more);
     let skipped: Vec<Skipped> = model.skipped;
     let (architecture, next_tokens) = (model.architecture, options.next_tokens);
@@ -292,14 +294,15 @@ fn real(op: &Op, matrices: &[Matrix]) -> Op {
     let inputs = match &mut op {
         Op::Copy(input) | Op::Narrow(input) => std::slice::from_mut(input),
         Op::Gather(gather) => gather.inputs.as_mut_slice(),
-        Op::Product(inputs) | Op::BatchNorm { inputs, .. } => inputs.as_mut_slice(),
+        Op::Product(inputs) => inputs,
+        Op::BatchNorm(norm) => norm.inputs.as_mut_slice(),
         Op::Sum(sum) => sum.parts.inputs.as_mut_slice(),
         Op::Resize(grid) => std::slice::from_mut(&mut grid.input),
         _ => &mut [],
     };
     for input in inputs {
-        if let Some(Content::Whole(index)) = matrices.get(input.index).map(|matrix| matrix.content) {
-            input.index = index;
+        if let Some(Content::Whole(index)) = matrices.get(input.index()).map(|matrix| matrix.content) {
+            input.set_index(index);
         }
     }
     op

@@ -143,7 +143,7 @@ pub(crate) fn plan_parts(
 
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
-        if !names.insert(tensor.name.as_slice()) {
+        if !names.insert(&*tensor.name) {
             return Err(PlanError::Duplicate { name: tensor.shown() });
         }
     }

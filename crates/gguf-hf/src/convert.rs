@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gguf_format::check::{Finding, Place, Severity};
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
 use serde_json::Value as Json;
@@ -453,7 +453,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     let mut warnings: Vec<Warning> = model.warnings.into_iter().chain(unused).map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
-    let (n_errors, doubts) = doubts(&plan, |key| arch::keys::fields_of(key, model.checkpoint, &model.fields));
+    let (n_errors, doubts) = doubts(&plan, |key| arch::keys::fields_of(key, model.checkpoint, &model.fields))?;
     let is_error = |w: &&Warning| matches!(w, Warning::Architecture(ArchitectureWarning::OnlyNextTokens { .. }));
     let n_errors = n_errors + warnings.iter().filter(is_error).count();
     warnings.extend(doubts);
@@ -529,9 +529,11 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
 /// fails.
 ///
 /// `fields_of` returns the fields of `config.json` that a key comes from, which the finding of a missing key names.
-pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> (usize, Vec<Warning>) {
-    let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
-    let heads: Vec<Gguf<'_>> = heads.collect();
+///
+/// # Errors
+/// If the header cannot be encoded.
+pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> Result<(usize, Vec<Warning>), Error> {
+    let heads = plan.heads()?;
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
     let matters = |f: &Finding| match f.severity {
         Severity::Error => true,
@@ -552,7 +554,7 @@ pub(crate) fn doubts(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> (u
     let more = found.len().saturating_sub(MAX_DOUBTS);
     let mut doubts: Vec<Warning> = found.into_iter().take(MAX_DOUBTS).map(Warning::Output).collect();
     doubts.extend((more > 0).then_some(Warning::MoreOutput(more)));
-    (n_errors, doubts)
+    Ok((n_errors, doubts))
 }
 
 /// The file of the configuration.

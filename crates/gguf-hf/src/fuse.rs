@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use gguf_model::arch::{ARCHITECTURES, Architecture, FUSED, FUSED_EXPERTS, Map, Row};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Gather, Input, Op, TensorPlan};
+use gguf_pipeline::plan::{Gather, Input, Op, Place, Shape, TensorPlan};
 
 use crate::model_plan::{ModelPlan, PlanError};
 use crate::warning::ArchitectureWarning;
@@ -78,13 +78,13 @@ impl Fusion {
             return Ok(());
         }
         let mut waiting: HashMap<(String, String), Vec<Option<TensorPlan>>> = HashMap::new();
-        for mut tensor in mem::take(&mut plan.tensors) {
+        for tensor in mem::take(&mut plan.tensors) {
             let found = of_block(&tensor.name).filter(|(block, _)| blocks.contains(*block));
             let found = found.and_then(|(block, rest)| Some((block, self.part(rest)?)));
             let found = found.filter(|(_, (_, suffix))| self.fuses(suffix));
             let Some((block, (place, suffix))) = found else {
-                tensor.place.offset = plan.tensors.len() as u64;
-                plan.tensors.push(tensor);
+                let place = Place { offset: plan.tensors.len() as u64, ..tensor.place };
+                plan.tensors.push(tensor.at(place));
                 continue;
             };
             let key = (block.to_owned(), suffix.to_owned());
@@ -98,7 +98,7 @@ impl Fusion {
                 let (block, suffix) = key;
                 let name = format!("blk.{block}.{stem}.{suffix}");
                 let (shape, op) = concatenated(&name, &parts)?;
-                plan.add(name, shape, op);
+                plan.add(name, shape.to_vec(), op);
             }
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Fusion {
 
 /// The shape and operation of a tensor that concatenates the rows of several tensors whose other dimensions are equal. For experts, the
 /// rows of each expert are concatenated.
-fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), PlanError> {
+fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Shape, Op), PlanError> {
     let of_part = |part: &TensorPlan| part.op.inputs().first().map(|input| input.name.to_string()).unwrap_or_default();
     let mut shape = parts.first().map(|part| part.shape.clone()).unwrap_or_default();
     let axis = usize::from(shape.len() > 1);
@@ -159,7 +159,7 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
             problem: problem.to_owned(),
         };
         if without_rows(&part.shape) != without_rows(&shape) {
-            let (name, tensor, found) = (name.to_owned(), of_part(part), part.shape.clone());
+            let (name, tensor, found) = (name.to_owned(), of_part(part), part.shape.to_vec());
             return Err(PlanError::Shapes { name, tensor, found });
         }
         let len = n_rows(&part.shape).saturating_mul(row_len);
@@ -173,9 +173,9 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
             // Functions of values round to half precision only where all inputs are in half precision.
             let is_mixed = inputs.first().is_some_and(|first| first.ty != input.ty);
             if is_mixed && (input.ty.is_quantized() || !first_maps.is_empty() || !of_op(part).is_empty()) {
-                return Err(PlanError::Mixed { name: name.to_owned(), tensor: input.name.into() });
+                return Err(PlanError::Mixed { name: name.to_owned(), tensor: input.name.to_string() });
             }
-            let known = inputs.iter().position(|known| known.index == input.index);
+            let known = inputs.iter().position(|known| known.index() == input.index());
             places.push(known.unwrap_or(inputs.len()));
             if known.is_none() {
                 inputs.push(input);

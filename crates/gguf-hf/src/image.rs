@@ -114,7 +114,7 @@ pub(crate) fn plan(location: &Location<'_>, options: &Options) -> Result<Option<
     let unpacked = weights.unpacked().to_vec();
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(&path, location.dir, kvs, tensors, Arc::new(weights), paths, options)?;
-    let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan, |_| Vec::new());
+    let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan, |_| Vec::new())?;
     let (kind, architecture, next_tokens) = (OutputKind::Images, model.name, options.next_tokens);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = options.name.clone().or_else(|| location.name.map(str::to_owned)).or(stem);
@@ -263,6 +263,5 @@ fn reshaped(model: &ImageModel, shape: &[u64]) -> Option<Vec<u64>> {
 fn tensor(name: &str, shape: Vec<u64>, ty: GgmlType, reason: Reason, input: Input, number: usize) -> TensorPlan {
     let op = Op::Copy(input);
     let place = Place { file: 0, offset: number as u64 };
-    let from = op.value_type();
-    TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) }
+    TensorPlan::new(name, shape, ty, reason, op).at(place)
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use gguf_format::{GgmlType, Value};
 use gguf_model::arch::Checkpoint;
-use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, TensorPlan};
+use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, Shape, TensorPlan};
 
 use crate::arch::names::matches;
 use crate::config;
@@ -222,19 +222,19 @@ pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
 }
 
 /// The reason for a type that is kept from the checkpoint instead of the requested type.
-const STORED: Keep = Keep::Kind("the type in the checkpoint");
+const STORED: Keep = Keep::Kind(&"the type in the checkpoint");
 
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
         let from = op.value_type();
         // If a tensor has several sources, the last determines the type, as in the reference.
-        let last = op.inputs().iter().map(|input| input.index).max();
+        let last = op.inputs().iter().map(Input::index).max();
         let is_q8 = last.is_some_and(|last| self.as_q8.binary_search(&last).is_ok());
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
-            _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind("whole numbers"))),
+            _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind(&"whole numbers"))),
             // Blocks are copied unchanged.
-            _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind("the blocks of the checkpoint"))),
+            _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind(&"the blocks of the checkpoint"))),
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
                 asked_type(&shape, self.ty)
             }
@@ -270,18 +270,18 @@ impl ModelPlan {
     }
 
     fn push(&mut self, name: String, shape: Vec<u64>, op: Op, (ty, reason): (GgmlType, Reason)) {
-        let (from, place) = (op.value_type(), Place { file: 0, offset: self.tensors.len() as u64 });
-        self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
+        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        self.tensors.push(TensorPlan::new(name, shape, ty, reason, op).at(place));
     }
 
     /// Adds an integer tensor, unchanged from the source.
     pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
-        let input = Input { index, name: source.name.as_str().into(), ty: GgmlType::I64 };
+        let input = Input::new(index, &source.name, GgmlType::I64);
         let place = Place { file: 0, offset: self.tensors.len() as u64 };
-        let reason = Reason::Kept(Keep::Kind("token ids"));
-        let shape = source.shape.iter().rev().copied().collect();
-        let plan = TensorPlan::new(name.to_owned(), shape, GgmlType::I64, reason, Op::Copy(input));
-        self.tensors.push(TensorPlan { from: GgmlType::I64, place, ..plan });
+        let reason = Reason::Kept(Keep::Kind(&"token ids"));
+        let shape: Shape = source.shape.iter().rev().copied().collect();
+        let plan = TensorPlan::new(name, shape, GgmlType::I64, reason, Op::Copy(input));
+        self.tensors.push(plan.at(place));
     }
 
     pub(crate) fn skip(&mut self, name: &str, reason: &'static str) {
@@ -297,7 +297,7 @@ pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, 
     match source.dtype.ggml {
         Some(
             ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4 | GgmlType::NVFP4),
-        ) => Ok(Input { index, name: source.name.as_str().into(), ty }),
+        ) => Ok(Input::new(index, &source.name, ty)),
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir.path(), dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
-    let (n_errors, more) = doubts(&plan, |_| Vec::new());
+    let (n_errors, more) = doubts(&plan, |_| Vec::new())?;
     warnings.extend(more);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);

@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gguf_format::GgmlType;
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{GgmlType, Gguf};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{
     self as pipeline, Draft, Gather, Op, Place, Plan, Reason, Rounding as FloatRounding, TensorPlan,
@@ -243,7 +243,7 @@ fn plan_legacy(
 struct Decided {
     ty: GgmlType,
     treatment: Treatment,
-    reason: &'static str,
+    reason: &'static &'static str,
 }
 
 fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
@@ -256,26 +256,26 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
     };
     match reading.encoding {
         _ if reading.decode => {
-            Decided { ty: GgmlType::F32, treatment: Treatment::Recoded, reason: "scales too large for half precision" }
+            Decided { ty: GgmlType::F32, treatment: Treatment::Recoded, reason: &"scales too large for half precision" }
         }
-        Encoding::Small(_) => recode("k-quant in blocks of 64, a layout of the past"),
-        Encoding::Outlier => recode("Q4_1_O, a type of rwkv.cpp that has been removed"),
+        Encoding::Small(_) => recode(&"k-quant in blocks of 64, a layout of the past"),
+        Encoding::Outlier => recode(&"Q4_1_O, a type of rwkv.cpp that has been removed"),
         Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
-            recode("a type that has been removed")
+            recode(&"a type that has been removed")
         }
-        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: "levels moved" },
+        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: &"levels moved" },
         // The reason also distinguishes interrupted work of one generation from that of another.
         Encoding::Wide { pairs, .. } => {
-            let reason = if pairs { "levels moved, f16 scales" } else { "f16 scales" };
+            let reason = if pairs { &"levels moved, f16 scales" } else { &"f16 scales" };
             Decided { ty, treatment: Treatment::Rounded, reason }
         }
-        Encoding::Planar(_) => Decided { ty, treatment: Treatment::Rounded, reason: "planes made blocks, f16 scales" },
-        Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: "copied" },
+        Encoding::Planar(_) => Decided { ty, treatment: Treatment::Rounded, reason: &"planes made blocks, f16 scales" },
+        Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: &"copied" },
     }
 }
 
 fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &Decided) -> TensorPlan {
-    let input = pipeline::Input { index, name: item.tensor.name.as_str().into(), ty: reading.ty() };
+    let input = pipeline::Input::new(index, &item.tensor.name, reading.ty());
     let op = if item.transposed {
         let (columns, rows) = (item.shape.get(1).copied().unwrap_or(1), item.shape.first().copied().unwrap_or(1));
         let axes = vec![Axis { count: columns, from: 1, to: rows }, Axis { count: rows, from: columns, to: 1 }];
@@ -284,10 +284,10 @@ fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &De
     } else {
         Op::Copy(input)
     };
-    let reason = Reason::Layout(if item.transposed { "transposed" } else { decided.reason });
-    let place = item.tensor.pieces.first().map_or(Place::default(), |p| Place { file: p.part, offset: p.offset });
-    let name = item.named.name.clone();
-    TensorPlan { from: reading.ty(), place, ..TensorPlan::new(name, item.shape.clone(), decided.ty, reason, op) }
+    let reason = Reason::Layout(if item.transposed { &"transposed" } else { decided.reason });
+    let place =
+        item.tensor.pieces.first().map_or(Place::default(), |p| Place { file: p.part as u32, offset: p.offset });
+    TensorPlan::new(item.named.name.as_str(), item.shape.clone(), decided.ty, reason, op).at(place)
 }
 
 /// The type of most weights.
@@ -373,7 +373,7 @@ fn measure(
 /// The findings of the checks of models for the planned head. If `is_strict`, errors end the migration: a model with a missing or misshapen
 /// tensor is not what the file should contain.
 pub(crate) fn findings(plan: &Plan, path: PathBuf, is_strict: bool) -> Result<Vec<Warning>, Error> {
-    let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
+    let heads = plan.heads()?;
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
     let mut errors = report.findings().filter(|f| is_strict && f.severity == Severity::Error);
     if let Some(first) = errors.next() {

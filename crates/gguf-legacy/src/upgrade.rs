@@ -62,9 +62,10 @@ impl GgufUpgrade {
             if let Some(interleaved) = interleaved(tensor.ty) {
                 treatment = Treatment::Rearranged;
                 tensor.ty = interleaved.plain;
-                tensor.from = interleaved.plain;
-                tensor.reason = Reason::Layout("rows taken apart");
-                if let Op::Copy(input) = &mut tensor.op {
+                tensor.reason = Reason::Layout(&"rows taken apart");
+                let origin = tensor.origin_mut();
+                origin.from = interleaved.plain;
+                if let Op::Copy(input) = &mut origin.op {
                     input.ty = interleaved.plain;
                 }
                 is_apart = true;
@@ -72,9 +73,9 @@ impl GgufUpgrade {
                 treatment = Treatment::Recoded;
                 let fits = |ty: GgmlType| ty.info().is_some_and(|i| row.is_multiple_of(u64::from(i.block_len)));
                 tensor.ty = if fits(options.recoded) { options.recoded } else { GgmlType::F16 };
-                tensor.reason = Reason::Layout("a type that has been removed");
+                tensor.reason = Reason::Layout(&"a type that has been removed");
             } else {
-                tensor.reason = Reason::Layout("copied");
+                tensor.reason = Reason::Layout(&"copied");
             }
             tensors.push(Migrated { from, treatment, rounding: None });
         }

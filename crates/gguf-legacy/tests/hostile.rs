@@ -42,10 +42,10 @@ fn exercise(bytes: &[u8]) -> Result<(), Error> {
             let mut at = 0;
             while at < total {
                 let n = step.min(total - at);
-                draft.source.read(input.index, at, &mut buffer[..n as usize]).unwrap_or_else(|e| panic!("{e}"));
+                draft.source.read(input.index(), at, &mut buffer[..n as usize]).unwrap_or_else(|e| panic!("{e}"));
                 at += n;
             }
-            assert!(draft.source.read(input.index, total, &mut [0; 4]).is_err(), "{}", tensor.shown());
+            assert!(draft.source.read(input.index(), total, &mut [0; 4]).is_err(), "{}", tensor.shown());
         }
     }
     Ok(())
@@ -245,7 +245,7 @@ fn special() {
     answers.accept = true;
     let input = Input::Legacy(Box::new(open(&bytes).unwrap()));
     let migration = gguf_legacy::plan(input, &answers, &Options::default(), &()).unwrap();
-    let output = migration.plan.tensors().iter().find(|t| t.name == b"output.weight").unwrap();
+    let output = migration.plan.tensors().iter().find(|t| *t.name == *b"output.weight").unwrap();
     assert_eq!(output.ty, GgmlType::F32);
     assert!(migration.warnings.iter().any(|w| w.to_string().contains("1 scales are too large")));
 }

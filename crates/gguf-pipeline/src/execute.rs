@@ -26,7 +26,7 @@ use crate::importance::Importance;
 use crate::mean::MeanOfAbs;
 use crate::moves;
 use crate::ops::{Cast, add, apply_maps, decoder, floats, fold_batch_norm, multiply, narrow, width};
-use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
+use crate::plan::{BatchNorm, Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
 use crate::sink::{Kept, Piece, Sink};
@@ -93,7 +93,7 @@ struct Task<'a> {
 impl Task<'_> {
     /// The weights of its tensor's columns: their source, and the entry.
     fn importance(&self) -> Option<(&Arc<dyn Importance>, &[u8])> {
-        self.draft.importance.as_ref().zip(self.tensor.importance.as_deref())
+        self.draft.importance.as_ref().zip(self.tensor.entry())
     }
 
     /// Whether another task writes the same bytes. Both tensors have the same source values.
@@ -357,7 +357,7 @@ pub(crate) fn read<'b>(
         Op::Computed(_) => Err(no_codec(tensor)),
         Op::Copy(copied) => {
             resize(raw, packed_bytes(copied.ty, n_elements, tensor)?, tensor)?;
-            draft.source.read(copied.index, packed_bytes(copied.ty, first, tensor)?, raw)?;
+            draft.source.read(copied.index(), packed_bytes(copied.ty, first, tensor)?, raw)?;
             Ok(raw)
         }
         Op::Gather(gather) => {
@@ -378,7 +378,7 @@ pub(crate) fn read<'b>(
             resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
             for (number, input) in inputs.iter().enumerate() {
                 resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
-                draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+                draft.source.read(input.index(), packed_bytes(input.ty, first, tensor)?, raw)?;
                 multiply(input.ty, raw, number == 0, mapped).ok_or_else(|| no_codec(tensor))?;
             }
             Ok(mapped)
@@ -403,17 +403,18 @@ pub(crate) fn read<'b>(
             let decode = decoder(ty).ok_or_else(|| no_codec(tensor))?;
             grid::interpolate(grid, first, mapped, |from, values| {
                 resize(raw, packed_bytes(ty, values.len() as u64, tensor)?, tensor)?;
-                draft.source.read(grid.input.index, packed_bytes(ty, from, tensor)?, raw)?;
+                draft.source.read(grid.input.index(), packed_bytes(ty, from, tensor)?, raw)?;
                 decode(raw, values);
                 Ok(())
             })?;
             Ok(mapped)
         }
-        Op::BatchNorm { inputs, eps } => {
+        Op::BatchNorm(norm) => {
+            let BatchNorm { inputs, eps } = &**norm;
             let mut parts = Vec::with_capacity(inputs.len());
             for input in inputs {
                 resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
-                draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+                draft.source.read(input.index(), packed_bytes(input.ty, first, tensor)?, raw)?;
                 parts.push(floats(input.ty, raw).ok_or_else(|| no_codec(tensor))?);
             }
             resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
@@ -423,7 +424,7 @@ pub(crate) fn read<'b>(
         }
         Op::Narrow(input) => {
             resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
-            draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+            draft.source.read(input.index(), packed_bytes(input.ty, first, tensor)?, raw)?;
             resize(mapped, packed_bytes(GgmlType::I32, n_elements, tensor)?, tensor)?;
             narrow(raw, mapped);
             Ok(mapped)
@@ -447,12 +448,12 @@ fn moved(
     let read = |input: usize, offset, bytes: &mut [u8]| {
         let input = gather.inputs.get(input).ok_or_else(|| no_codec(tensor))?;
         if input.ty == from {
-            return draft.source.read(input.index, offset, bytes);
+            return draft.source.read(input.index(), offset, bytes);
         }
         let cast = Cast::new(input.ty, from).ok_or_else(|| no_codec(tensor))?;
         let (own, gathered) = (width(input.ty), width(from).max(1));
         resize(&mut packed, (bytes.len() / gathered * own) as u64, tensor)?;
-        draft.source.read(input.index, offset / gathered as u64 * own as u64, &mut packed)?;
+        draft.source.read(input.index(), offset / gathered as u64 * own as u64, &mut packed)?;
         cast.apply(&packed, bytes);
         Ok(())
     };
@@ -498,7 +499,7 @@ fn mean_of_abs(
 
 /// The importance of the columns of a chunk.
 fn columns(draft: &Draft, tensor: &TensorPlan, chunk: &Chunk) -> Result<Option<Vec<f32>>, Error> {
-    let Some((entry, importance)) = tensor.importance.as_ref().zip(draft.importance.as_ref()) else {
+    let Some((entry, importance)) = tensor.entry().zip(draft.importance.as_ref()) else {
         return Ok(None);
     };
     let first = chunk.matrix.saturating_mul(chunk.row_len);
@@ -721,7 +722,7 @@ fn copy_stored(task: Task<'_>, chunk: &Chunk, sink: &dyn Sink) -> Result<bool, E
     let Task { draft, tensor, piece, .. } = task;
     let Some(input) = tensor.op.copied() else { return Ok(false) };
     let is_copy = draft.rounding == Rounding::Ggml && input.ty == tensor.ty;
-    let stored = if is_copy { draft.source.stored(input.index) } else { None };
+    let stored = if is_copy { draft.source.stored(input.index()) } else { None };
     let order = draft.head.dialect.order;
     let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
     let from = packed_bytes(input.ty, chunk.first(), tensor)?;

@@ -8,7 +8,7 @@ use gguf_format::{ByteOrder, Dialect, Gguf, Head, Version, swap_blocks};
 use gguf_io::{Model, Tensor};
 
 use crate::error::Error;
-use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, TensorPlan};
+use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, Shape, TensorPlan};
 use crate::source::{Source, Stored};
 
 /// A key in the first shard of a model whose single file had an unusual layout: the length of that file as 8 little-endian bytes, then its
@@ -167,14 +167,13 @@ impl Draft {
             }
         }
         let mut tensors = Vec::with_capacity(source.n_tensors());
-        for (file, opened) in source.model().files().iter().enumerate() {
+        for (file, opened) in (0..).zip(source.model().files()) {
             for tensor in opened.tensors() {
                 let offset = tensor.byte_range().map_err(Error::input)?.start;
-                let op = Op::Copy(Input { index: tensors.len(), name: Box::default(), ty: tensor.ty() });
-                let mut shape = Vec::with_capacity(tensor.shape().count());
-                shape.extend(tensor.shape());
+                let op = Op::Copy(Input::new(tensors.len(), "", tensor.ty()));
+                let shape: Shape = tensor.shape().collect();
                 let copy = TensorPlan::new(tensor.name().as_bytes(), shape, tensor.ty(), Reason::Kept(Keep::Copy), op);
-                tensors.push(TensorPlan { place: Place { file, offset }, ..copy });
+                tensors.push(copy.at(Place { file, offset }));
             }
         }
         Ok(Draft {

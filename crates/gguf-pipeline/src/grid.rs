@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn grids_are_resized_as_in_torch() {
         let source: Vec<f32> = (0..5 * 4 * 8).map(|i| ((i * i * 37 + i * 11) % 1009) as f32 / 7.0 - 70.3).collect();
-        let input = Input { index: 0, name: Box::default(), ty: GgmlType::F32 };
+        let input = Input::new(0, "", GgmlType::F32);
         let grid = Resize { input, from: [5, 4], to: [4, 3], vector_len: 8 };
         let resized = |first: u64, n: usize| {
             let mut out = vec![0; n * 4];

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
 
 use crate::error::{Difference, Error};
-use crate::plan::{Draft, FilePlan, TensorPlan};
+use crate::plan::TensorPlan;
+use crate::sink::NewOutput;
 
 /// The maximum length of a journal: enough for some 4 TB of data. Chunks beyond it are written again.
 const MAX_BYTES: u64 = 64 << 20;
@@ -64,9 +65,12 @@ impl PartialEq for Identity {
 }
 
 /// The hash of all output files of a run, from their paths and heads.
-pub(crate) fn group_of<'a>(files: impl Iterator<Item = (&'a Path, &'a FilePlan)>) -> String {
-    let files: Vec<_> = files.map(|(path, file)| (path, hash_of(file.head()), file.file_bytes())).collect();
-    hash_of_debug(&files)
+///
+/// # Errors
+/// If a head cannot be encoded.
+pub(crate) fn group_of<'a>(files: impl Iterator<Item = (&'a NewOutput<'a>, &'a PathBuf)>) -> Result<String, Error> {
+    let files = files.map(|(file, path)| Ok((path, hash_of(&file.head()?), file.n_bytes())));
+    Ok(hash_of_debug(&files.collect::<Result<Vec<_>, Error>>()?))
 }
 
 /// An input file, identified without reading all of it.
@@ -79,11 +83,12 @@ struct InputFile {
 }
 
 impl Identity {
-    /// The identity of a file of a plan; `inputs` are the input files, `group` is the hash of all files of the run.
+    /// The identity of a file with that head; `inputs` are the input files, `group` is the hash of all files of the run.
     ///
     /// # Errors
     /// If the system does not report the state of an input.
-    pub(crate) fn of(file: &FilePlan, draft: &Draft, inputs: &[PathBuf], group: &str) -> Result<Identity, Error> {
+    pub(crate) fn of(file: &NewOutput<'_>, head: &[u8], inputs: &[PathBuf], group: &str) -> Result<Identity, Error> {
+        let draft = file.draft;
         let input = |path: &PathBuf| {
             let metadata = fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
             let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -97,11 +102,11 @@ impl Identity {
         Ok(Identity {
             gguf_journal: VERSION,
             program: concat!("ggufkit ", env!("CARGO_PKG_VERSION")).to_owned(),
-            head: hash_of(file.head()),
+            head: hash_of(head),
             // The debug form has every field, including future ones.
             tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, WithoutImportance(&draft.tensors))),
             importance: hash_of_debug(&entries),
-            file_bytes: file.file_bytes(),
+            file_bytes: file.n_bytes(),
             inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
             group: group.to_owned(),
         })
@@ -158,7 +163,12 @@ struct WithoutImportance<'a>(&'a [TensorPlan]);
 
 impl fmt::Debug for WithoutImportance<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|t| TensorPlan { importance: None, ..t.clone() })).finish()
+        let without = |tensor: &TensorPlan| {
+            let mut tensor = tensor.clone();
+            tensor.importance = None;
+            tensor
+        };
+        f.debug_list().entries(self.0.iter().map(without)).finish()
     }
 }
 

@@ -4,12 +4,14 @@
 //! key-values and the split can then be changed. A [`Plan`] is a draft that has been laid out: every offset and the length of every file
 //! are known, and it is immutable. It can be printed and compared, and is cheap to make. [`Plan::run`](crate::Plan::run) executes it.
 
-use std::ops::Range;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
-use gguf_format::{ByteOrder, GgmlType, Head, Layout, NewTensor, Str, n_elements};
+use gguf_format::{ByteOrder, GgmlType, Gguf, Head, Kv, Layout, MAX_DIMS, NewTensor, Places, Str, Value, n_elements};
 
 use crate::error::Error;
 use crate::importance::Importance;
@@ -19,7 +21,7 @@ use crate::source::Source;
 mod reason;
 
 pub use gguf_model::arch::Map;
-pub use reason::{Keep, Reason};
+pub use reason::{Keep, MixtureRow, Reason};
 
 /// The origin of an output tensor's data.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +32,7 @@ pub enum Op {
     /// Rearranged or mapped elements.
     Gather(Box<Gather>),
     /// The products of the elements of source tensors of plain types and equal length, in single precision.
-    Product(Vec<Input>),
+    Product(Box<[Input]>),
     /// The sums of corresponding elements of equal parts of a tensor.
     Sum(Box<Sum>),
     /// A grid of vectors, interpolated to another size.
@@ -38,16 +40,20 @@ pub enum Op {
     /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
     /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
     /// the sources if all are half precision, else to single precision.
-    BatchNorm {
-        /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
-        inputs: Vec<Input>,
-        /// The number added to the variance.
-        eps: f32,
-    },
+    BatchNorm(Box<BatchNorm>),
     /// The lower halves of the source's 64-bit integers.
     Narrow(Input),
     /// Values computed by the plan.
     Computed(Vec<f32>),
+}
+
+/// A batch normalization, folded into a vector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNorm {
+    /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
+    pub inputs: Vec<Input>,
+    /// The number added to the variance.
+    pub eps: f32,
 }
 
 /// Elements of source tensors, rearranged for the output and mapped to other values.
@@ -136,7 +142,8 @@ impl Op {
         match self {
             Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
             Op::Gather(gather) => &gather.inputs,
-            Op::Product(inputs) | Op::BatchNorm { inputs, .. } => inputs,
+            Op::Product(inputs) => inputs,
+            Op::BatchNorm(norm) => &norm.inputs,
             Op::Sum(sum) => &sum.parts.inputs,
             Op::Resize(grid) => std::slice::from_ref(&grid.input),
             Op::Computed(_) => &[],
@@ -156,7 +163,7 @@ impl Op {
                 GgmlType::F16 => GgmlType::F16,
                 _ => GgmlType::F32,
             },
-            Op::Product(_) | Op::BatchNorm { .. } | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
+            Op::Product(_) | Op::BatchNorm(_) | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
         }
     }
 }
@@ -164,70 +171,202 @@ impl Op {
 /// A source tensor of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// The index in the [`Source`].
-    pub index: usize,
-    /// The name, for messages; empty if the source is a model in GGUF, which has it.
-    pub name: Box<str>,
+    index: u32,
     /// The type: the GGUF type with the same elements.
     pub ty: GgmlType,
+    /// The name, for messages; empty if the source is a model in GGUF, which has it.
+    pub name: InputName,
+}
+
+impl Input {
+    /// The tensor `index` of a [`Source`]; no source has 2³² tensors.
+    pub fn new(index: usize, name: &str, ty: GgmlType) -> Input {
+        let mut input = Input { index: 0, ty, name: InputName::new(name) };
+        input.set_index(index);
+        input
+    }
+
+    /// The index in the [`Source`].
+    pub fn index(&self) -> usize {
+        self.index as usize
+    }
+
+    /// Sets the index in the [`Source`].
+    pub fn set_index(&mut self, index: usize) {
+        self.index = u32::try_from(index).unwrap_or(u32::MAX);
+    }
+}
+
+/// The name of an [`Input`], in a single pointer: a plan may have very many inputs, most of them without a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InputName(Option<Box<Named>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named(Box<str>);
+
+impl InputName {
+    fn new(name: &str) -> InputName {
+        InputName((!name.is_empty()).then(|| Box::new(Named(name.into()))))
+    }
+}
+
+impl Deref for InputName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_ref().map_or("", |name| &name.0)
+    }
 }
 
 /// The place of a tensor in the input files, which orders the tensors if a split is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
     /// Index of the file.
-    pub file: usize,
+    pub file: u32,
     /// Offset of the data in the file, or index of the tensor in it.
     pub offset: u64,
 }
 
-/// An output tensor.
+/// The dimensions of a tensor in GGUF's order, the contiguous one first.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shape(Dims);
+
+// A model may have very many tensors, of at most four dimensions.
+#[derive(Clone, PartialEq, Eq)]
+enum Dims {
+    Few { n: u8, dims: [u64; MAX_DIMS] },
+    Many(Box<[u64]>),
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape(Dims::Few { n: 0, dims: [0; MAX_DIMS] })
+    }
+}
+
+impl Deref for Shape {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        match &self.0 {
+            Dims::Few { n, dims } => dims.get(..usize::from(*n)).unwrap_or_default(),
+            Dims::Many(dims) => dims,
+        }
+    }
+}
+
+impl DerefMut for Shape {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        match &mut self.0 {
+            Dims::Few { n, dims } => dims.get_mut(..usize::from(*n)).unwrap_or_default(),
+            Dims::Many(dims) => dims,
+        }
+    }
+}
+
+impl FromIterator<u64> for Shape {
+    fn from_iter<I: IntoIterator<Item = u64>>(all: I) -> Shape {
+        let mut all = all.into_iter();
+        let (mut n, mut dims) = (0, [0; MAX_DIMS]);
+        while let Some(dim) = all.next() {
+            match dims.get_mut(usize::from(n)) {
+                Some(to) => (*to, n) = (dim, n + 1),
+                None => return Shape(Dims::Many(dims.into_iter().chain([dim]).chain(all).collect())),
+            }
+        }
+        Shape(Dims::Few { n, dims })
+    }
+}
+
+impl From<Vec<u64>> for Shape {
+    fn from(all: Vec<u64>) -> Shape {
+        all.into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A tensor of a draft or plan: its [origin](TensorOrigin), to which it dereferences, and the type in the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorPlan {
-    /// GGUF name.
-    pub name: Vec<u8>,
-    /// Dimensions in GGUF's order, the contiguous one first.
-    pub shape: Vec<u64>,
-    /// The type of the values before they are encoded. In a quantized conversion, the type of the tensor in an unquantized conversion.
-    pub from: GgmlType,
+    // Shared by clones: the plans of several outputs differ in types only.
+    origin: Arc<TensorOrigin>,
     /// The type in the output.
     pub ty: GgmlType,
     /// The reason for the type.
     pub reason: Reason,
-    /// The type chosen by `reason`, if the rows are not whole blocks of it.
-    pub instead_of: Option<GgmlType>,
     /// Whether llama.cpp refuses to quantize the tensor to `ty` without an importance matrix.
     pub needs_importance: bool,
     /// The entry of the [`Importance`] that weights the errors of its columns; `None` for equal weights.
-    pub importance: Option<Box<[u8]>>,
+    pub importance: Option<Box<Entry>>,
+    /// Index of the output file; the tensors of one file are consecutive.
+    pub file: u32,
+}
+
+/// The name of an entry of an [`Importance`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry(pub Box<[u8]>);
+
+/// What is known about an output tensor before its type is chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorOrigin {
+    /// GGUF name.
+    pub name: Box<[u8]>,
+    /// Dimensions.
+    pub shape: Shape,
+    /// The type of the values before they are encoded. In a quantized conversion, the type of the tensor in an unquantized conversion.
+    pub from: GgmlType,
     /// The origin of the data.
     pub op: Op,
     /// The place in the source.
     pub place: Place,
-    /// Index of the output file; the tensors of one file are consecutive.
-    pub file: usize,
+}
+
+impl Deref for TensorPlan {
+    type Target = TensorOrigin;
+
+    fn deref(&self) -> &TensorOrigin {
+        &self.origin
+    }
 }
 
 impl TensorPlan {
-    /// A copied tensor of type `ty`, in the first file.
-    pub fn new(name: impl Into<Vec<u8>>, shape: Vec<u64>, ty: GgmlType, reason: Reason, op: Op) -> TensorPlan {
-        let (mut name, mut shape) = (name.into(), shape);
-        // A model may have very many tensors.
-        name.shrink_to_fit();
-        shape.shrink_to_fit();
+    /// A tensor of type `ty`, in the first file.
+    pub fn new(name: impl Into<Vec<u8>>, shape: impl Into<Shape>, ty: GgmlType, reason: Reason, op: Op) -> TensorPlan {
+        let (name, shape, from) = (name.into().into_boxed_slice(), shape.into(), op.value_type());
         TensorPlan {
-            name,
-            shape,
-            from: ty,
+            origin: Arc::new(TensorOrigin { name, shape, from, op, place: Place::default() }),
             ty,
             reason,
-            instead_of: None,
             needs_importance: false,
             importance: None,
-            op,
-            place: Place::default(),
             file: 0,
         }
+    }
+
+    /// The tensor with another place in the source.
+    pub fn at(mut self, place: Place) -> TensorPlan {
+        self.origin_mut().place = place;
+        self
+    }
+
+    /// The origin, to change it. Clones of this tensor keep theirs.
+    pub fn origin_mut(&mut self) -> &mut TensorOrigin {
+        Arc::make_mut(&mut self.origin)
+    }
+
+    /// Whether both tensors have the same values: the same origin, regardless of the place.
+    pub(crate) fn has_values_of(&self, other: &TensorPlan) -> bool {
+        Arc::ptr_eq(&self.origin, &other.origin) || self.shape == other.shape && self.op == other.op
+    }
+
+    /// The name of the entry with the importance of its columns.
+    pub fn entry(&self) -> Option<&[u8]> {
+        self.importance.as_ref().map(|entry| &*entry.0)
     }
 
     /// The name, safe to print.
@@ -320,7 +459,9 @@ impl Draft {
         if layout.offsets().len() != self.tensors.len() || !sizes.enumerate().all(is_whole) {
             return Err(Error::OtherLayout { path: self.path });
         }
-        let file = FilePlan { tensors: 0..self.tensors.len(), file_bytes: layout.file_bytes(), layout };
+        let (file_bytes, tensors) = (layout.file_bytes(), 0..self.tensors.len());
+        let (head, places) = layout.into_parts();
+        let file = FilePlan { shard: Shard::WHOLE, given: Some(head), places, tensors, file_bytes };
         Ok(Plan { files: vec![file], draft: Draft { is_split: false, is_vocab_only: false, ..self } })
     }
 
@@ -350,68 +491,106 @@ impl Draft {
             let is_single = self.tensors.last().is_none_or(|last| last.file == 0);
             return self.split(if is_single { &[] } else { &SPLIT_KEYS });
         }
-        let mut file = self.file(&self.head, 0..self.tensors.len())?;
+        let mut file = self.file(0..self.tensors.len(), Shard::WHOLE)?;
         if self.is_vocab_only {
-            file.file_bytes = file.layout.head_bytes();
+            file.file_bytes = file.places.head_bytes;
         }
         Ok(vec![file])
     }
 
-    /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and `keys`, those of the split, come last, with
-    /// llama.cpp's types.
-    fn split(&self, keys: &[&str]) -> Result<Vec<FilePlan>, Error> {
-        let n_files = self.tensors.last().map_or(1, |last| last.file.saturating_add(1));
+    /// The shards, each with the keys `keys` of a split.
+    fn split(&self, keys: &'static [&'static str]) -> Result<Vec<FilePlan>, Error> {
+        let n_files = self.tensors.last().map_or(1, |last| (last.file as usize).saturating_add(1));
         let count = u16::try_from(n_files).map_err(|_| Error::TooManyShards { n_shards: n_files })?;
-        let n_tensors = i32::try_from(self.tensors.len()).unwrap_or(i32::MAX);
         let mut first = 0;
         let file = |no: u16| {
-            let n = self.tensors.iter().skip(first).take_while(|t| t.file <= usize::from(no)).count();
+            let n = self.tensors.iter().skip(first).take_while(|t| t.file <= u32::from(no)).count();
             let tensors = first..first + n;
             first += n;
-            let kvs = if no == 0 { self.head.kvs.clone() } else { Vec::new() };
-            let mut head = Head { dialect: self.head.dialect, kvs, tensors: Vec::new() };
-            for &key in keys {
-                match key {
-                    SPLIT_NO => head.set(key, no),
-                    SPLIT_COUNT => head.set(key, count),
-                    _ => head.set(key, n_tensors),
-                }
-            }
-            self.file(&head, tensors)
+            self.file(tensors, Shard { no, count, keys })
         };
         (0..count).map(file).collect()
     }
 
-    /// The file for a head with some of the tensors.
-    fn file(&self, head: &Head, tensors: Range<usize>) -> Result<FilePlan, Error> {
+    /// The file with some of the tensors.
+    fn file(&self, tensors: Range<usize>, shard: Shard) -> Result<FilePlan, Error> {
         let own = self.tensors.get(tensors.clone()).unwrap_or_default();
-        let layout = head.layout_with(own.iter().map(TensorPlan::as_new));
-        let layout = layout.map_err(|source| Error::Layout { path: self.path.clone(), source })?;
-        let content = own.iter().map(TensorPlan::n_bytes).fold(layout.head_bytes(), u64::saturating_add);
-        let padding = layout.file_bytes().saturating_sub(content);
+        let (head, more) = self.head_with(shard);
+        let places = head.places_of(&more, own.iter().map(TensorPlan::as_new));
+        let places = places.map_err(|source| Error::Layout { path: self.path.clone(), source })?;
+        let content = own.iter().map(TensorPlan::n_bytes).fold(places.head_bytes, u64::saturating_add);
+        let padding = places.file_bytes.saturating_sub(content);
         if !self.is_vocab_only && padding > MAX_PADDING && padding > content {
-            let (path, alignment) = (self.path.clone(), layout.alignment());
+            let (path, alignment) = (self.path.clone(), places.alignment);
             return Err(Error::Padding { path, alignment, padding, content });
         }
-        Ok(FilePlan { file_bytes: layout.file_bytes(), layout, tensors })
+        Ok(FilePlan { shard, given: None, file_bytes: places.file_bytes, places, tensors })
+    }
+
+    /// The key-values of a file, and more after them: as in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and
+    /// those of the split come last, with llama.cpp's types.
+    fn head_with(&self, Shard { no, count, keys }: Shard) -> (Cow<'_, Head>, Vec<Kv>) {
+        let value = |key: &str| match key {
+            SPLIT_NO => Value::from(no),
+            SPLIT_COUNT => Value::from(count),
+            _ => Value::from(i32::try_from(self.tensors.len()).unwrap_or(i32::MAX)),
+        };
+        let more = keys.iter().map(|key| Kv { key: key.as_bytes().to_owned(), value: value(key) }).collect();
+        match no {
+            0 if keys.iter().any(|key| self.head.get(key).is_some()) => {
+                let mut head = self.head.clone();
+                keys.iter().for_each(|key| head.set(key, value(key)));
+                (Cow::Owned(head), Vec::new())
+            }
+            0 => (Cow::Borrowed(&self.head), more),
+            _ => (Cow::Owned(Head { dialect: self.head.dialect, ..Head::default() }), more),
+        }
+    }
+
+    /// The encoded head of a file, without padding. Plans do not store it: it may be as large as the rest of them, and be needed only once.
+    pub(crate) fn head_of<'a>(&self, file: &'a FilePlan) -> Result<Cow<'a, [u8]>, Error> {
+        if let Some(head) = &file.given {
+            return Ok(Cow::Borrowed(head));
+        }
+        let own = self.tensors.get(file.tensors()).unwrap_or_default().iter().map(TensorPlan::as_new);
+        let (head, more) = self.head_with(file.shard);
+        let head = head.encode_with(&more, own, &file.places);
+        head.map(Cow::Owned).map_err(|source| Error::Layout { path: self.path.clone(), source })
     }
 }
 
 /// The keys of a split in the order of llama.cpp's quantizer.
 const SPLIT_KEYS: [&str; 3] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT];
 
+/// The place of a file among those of a plan.
+#[derive(Debug, Clone, Copy)]
+struct Shard {
+    no: u16,
+    count: u16,
+    /// The keys of a split that it has, in their order.
+    keys: &'static [&'static str],
+}
+
+impl Shard {
+    /// A single file.
+    const WHOLE: Shard = Shard { no: 0, count: 1, keys: &[] };
+}
+
 /// One file of a plan.
 #[derive(Debug)]
 pub struct FilePlan {
-    layout: Layout,
+    shard: Shard,
+    /// The encoded head, if it is not that of the draft.
+    given: Option<Vec<u8>>,
+    places: Places,
     tensors: Range<usize>,
     file_bytes: u64,
 }
 
 impl FilePlan {
-    /// The encoded head, without padding.
-    pub fn head(&self) -> &[u8] {
-        self.layout.head()
+    /// Length of the head, without padding.
+    pub fn head_bytes(&self) -> u64 {
+        self.places.head_bytes
     }
 
     /// The indexes of the file's tensors in the plan.
@@ -426,7 +605,7 @@ impl FilePlan {
 
     /// The offset of the data of the plan's tensor `index`, from the start of the file.
     pub(crate) fn start_of(&self, index: usize) -> Option<u64> {
-        self.layout.file_offset(index.checked_sub(self.tensors.start)?)
+        self.places.file_offset(index.checked_sub(self.tensors.start)?)
     }
 }
 
@@ -456,6 +635,16 @@ impl Plan {
     /// The files to write.
     pub fn files(&self) -> &[FilePlan] {
         &self.files
+    }
+
+    /// The heads of the files, encoded and parsed, to [check](fn@gguf_model::check::model) them. Those that exceed the limits of the parser
+    /// are omitted.
+    ///
+    /// # Errors
+    /// [`Error::Layout`].
+    pub fn heads(&self) -> Result<Vec<Gguf<'static>>, Error> {
+        let heads = self.files.iter().map(|file| Ok(self.draft.head_of(file)?.into_owned()));
+        heads.filter_map(|head| head.map(|head| Gguf::parse(head).ok()).transpose()).collect()
     }
 
     /// Total size of the output files.

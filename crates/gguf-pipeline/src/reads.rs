@@ -85,7 +85,7 @@ impl Reads<'_> {
             // Nothing depends on the bytes: they need no memory.
             let bytes = |n| input.ty.tensor_bytes([n]).map_err(|_| Error::NoCodec { tensor: tensor.shown() });
             let (first, end) = (chunk.first(), chunk.first() + chunk.n_elements());
-            self.asked.add(input.index, bytes(first)?..bytes(end)?);
+            self.asked.add(input.index(), bytes(first)?..bytes(end)?);
         } else {
             read(index, &self.draft, tensor, chunk.first(), chunk.n_elements(), &self.known, &mut self.input)?;
         }

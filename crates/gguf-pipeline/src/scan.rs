@@ -2,10 +2,11 @@
 //!
 //! As in a conversion, several threads read pieces of a few MiB, so memory does not grow with the model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
+use gguf_format::sort::CompactSort as _;
 use gguf_format::{DataScan, NotScannable, TensorInfoRef, scan_data};
 use gguf_io::ModelFile;
 
@@ -36,12 +37,13 @@ pub struct TensorScan<'a> {
     pub bytes: u64,
     /// The result, or the reason why the data cannot be scanned.
     pub result: Result<DataScan, NotScannable>,
-    /// Repeated bytes.
+    /// Repeated bytes; only looked for in matrices of floats or blocks.
     pub repeats: Repeats,
 }
 
-/// Searches for NaN and infinity in the data of all tensors of the files, in numbers and block scales, and for repeated bytes. Data shared by several tensors is
-/// scanned once; data outside of the file is skipped.
+/// Searches for NaN and infinity in the data of all tensors of the files, in numbers and block scales, and for repeated bytes. Returns the
+/// tensors in which something was found, or whose data cannot be scanned, in order. Data shared by several tensors is scanned once; data
+/// outside of the file is skipped.
 ///
 /// # Errors
 /// [`Error::Input`] if a file cannot be read, [`Error::Cancelled`].
@@ -50,61 +52,102 @@ pub fn scan_tensors<'a>(
     threads: Option<NonZeroUsize>,
     progress: &dyn Progress,
 ) -> Result<Vec<TensorScan<'a>>, Error> {
-    let mut scans = Vec::new();
-    for (of, file) in files.iter().enumerate() {
-        let mut ranges = BTreeSet::new();
-        for tensor in file.gguf().tensors() {
-            let Ok(range) = file.gguf().tensor_range(&tensor) else { continue };
-            if range.end <= file.file_bytes() && ranges.insert((range.start, range.end, tensor.ty)) {
-                let (start, bytes) = (range.start, range.end - range.start);
-                let (result, repeats) = (Ok(DataScan::default()), Repeats::default());
-                scans.push(TensorScan { file: of, tensor, start, bytes, result, repeats });
-            }
-        }
-    }
-    let bytes = scans.iter().map(|t| t.bytes).fold(0, u64::saturating_add);
-    progress.event(Event::Started { n_tensors: scans.len(), bytes });
+    let places = distinct(files);
+    let scan_of = |i: usize| {
+        let (file, index) = *places.get(i)?;
+        let opened = *files.get(file as usize)?;
+        let tensor = opened.gguf().tensor_by_index(index.into())?;
+        let range = opened.gguf().tensor_range(&tensor).ok()?;
+        let (start, bytes) = (range.start, range.end - range.start);
+        let (result, repeats) = (Ok(DataScan::default()), Repeats::default());
+        Some((TensorScan { file: file as usize, tensor, start, bytes, result, repeats }, opened))
+    };
+    let all = (0..places.len()).filter_map(scan_of);
+    let bytes = all.map(|(scan, _)| scan.bytes).fold(0, u64::saturating_add);
+    progress.event(Event::Started { n_tensors: places.len(), bytes });
 
-    let pieces = scans.iter().enumerate().flat_map(|(i, scan)| {
-        // Whole blocks only.
-        let block_bytes = Layout::of(&scan.tensor).block_bytes;
-        let step = (PIECE / block_bytes).max(1) * block_bytes;
-        (0..scan.bytes.div_ceil(step)).map(move |n| (i, n * step, step.min(scan.bytes - n * step)))
+    let pieces = (0..places.len()).flat_map(|i| {
+        let (bytes, step) = scan_of(i).map_or((0, 1), |(scan, _)| (scan.bytes, step_of(&scan)));
+        (0..bytes.div_ceil(step)).map(move |n| (i, n * step))
     });
-    let found: Mutex<BTreeMap<usize, Found>> = Mutex::default();
-    workers::for_each(threads, pieces, progress, Vec::new, |buffer, (i, from, bytes)| {
-        let Some((scan, file)) = scans.get(i).and_then(|scan| Some((scan, files.get(scan.file)?))) else {
-            return Ok(());
-        };
+    let open: Mutex<BTreeMap<usize, Parts>> = Mutex::default();
+    let found: Mutex<Vec<(usize, TensorScan<'_>)>> = Mutex::default();
+    workers::for_each(threads, pieces, progress, Vec::new, |buffer, (i, from)| {
+        let Some((mut scan, file)) = scan_of(i) else { return Ok(()) };
         if from == 0 {
             progress.event(Event::Tensor { index: i, name: &scan.tensor.name.to_string_lossy() });
         }
+        let step = step_of(&scan);
+        let bytes = step.min(scan.bytes - from);
         buffer.resize(usize::try_from(bytes).unwrap_or(0), 0);
         file.read_at(scan.start.saturating_add(from), buffer).map_err(Error::input)?;
         let order = file.gguf().dialect().order;
         let layout = Layout::of(&scan.tensor);
         let result = scan_data(scan.tensor.ty, order, buffer, from / layout.block_bytes);
         let piece = repeats::search(layout, from, buffer);
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        let (sum, pieces) = found.entry(i).or_insert_with(|| (Ok(DataScan::default()), Vec::new()));
-        add(sum, result);
-        pieces.push(piece);
-        drop(found);
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = open.entry(i).or_default();
+        add(&mut parts.result, result);
+        parts.pieces.push(piece);
+        if parts.pieces.len() as u64 == scan.bytes.div_ceil(step) {
+            let parts = open.remove(&i).unwrap_or_default();
+            drop(open);
+            scan.result = parts.result;
+            if repeats::are_unusual(&scan.tensor, scan.bytes) {
+                scan.repeats = repeats::join(layout, parts.pieces);
+            }
+            let is_clean = scan.result.is_ok_and(|result| result.is_clean());
+            if !is_clean || scan.repeats != Repeats::default() {
+                found.lock().unwrap_or_else(PoisonError::into_inner).push((i, scan));
+            }
+        }
         progress.event(Event::Advanced { bytes });
         Ok::<_, Error>(())
     })?;
-    for (i, (result, pieces)) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        if let Some(scan) = scans.get_mut(i) {
-            scan.result = result;
-            scan.repeats = repeats::join(Layout::of(&scan.tensor), pieces);
-        }
-    }
     progress.event(Event::Finished);
-    Ok(scans)
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.compact_sort_by_key(|(i, _)| *i);
+    Ok(found.into_iter().map(|(_, scan)| scan).collect())
 }
 
-/// The results of the pieces of one tensor.
-type Found = (Result<DataScan, NotScannable>, Vec<Piece>);
+/// The file and the index in it of each tensor whose data is in the file, without those that share the type and the data of an earlier one.
+fn distinct(files: &[&ModelFile]) -> Vec<(u32, u32)> {
+    let mut places = Vec::new();
+    for (of, file) in (0..).zip(files) {
+        let mut ranges = Vec::with_capacity(usize::try_from(file.gguf().n_tensors()).unwrap_or(0));
+        for (index, tensor) in (0..).zip(file.gguf().tensors()) {
+            let Ok(range) = file.gguf().tensor_range(&tensor) else { continue };
+            if range.end <= file.file_bytes() {
+                ranges.push((range.start, range.end, tensor.ty, index));
+            }
+        }
+        ranges.compact_sort_by(Ord::cmp);
+        ranges.dedup_by_key(|(start, end, ty, _)| (*start, *end, *ty));
+        let first = places.len();
+        places.extend(ranges.into_iter().map(|(.., index)| (of, index)));
+        places.get_mut(first..).unwrap_or_default().compact_sort_by(Ord::cmp);
+    }
+    places
+}
+
+/// Bytes to read at once: whole blocks only.
+fn step_of(scan: &TensorScan<'_>) -> u64 {
+    let block_bytes = Layout::of(&scan.tensor).block_bytes;
+    (PIECE / block_bytes).max(1) * block_bytes
+}
+
+/// The results of the pieces of a tensor.
+#[derive(Debug)]
+struct Parts {
+    result: Result<DataScan, NotScannable>,
+    pieces: Vec<Piece>,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { result: Ok(DataScan::default()), pieces: Vec::new() }
+    }
+}
 
 /// Joins the results of pieces of one tensor.
 fn add(sum: &mut Result<DataScan, NotScannable>, result: Result<DataScan, NotScannable>) {

@@ -1,5 +1,6 @@
 //! Sinks: where a run writes its outputs.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -31,7 +32,9 @@ use crate::source::Stored;
 ///
 /// impl Sink for Count {
 ///     fn create(&mut self, outputs: &[NewOutput<'_>], _: &dyn Progress) -> Result<(), Error> {
-///         *self.0.get_mut().unwrap() = outputs.iter().map(|output| output.head().len() as u64).sum();
+///         for output in outputs {
+///             *self.0.get_mut().unwrap() += output.head()?.len() as u64;
+///         }
 ///         Ok(())
 ///     }
 ///     fn write_at(&self, _output: usize, _offset: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -138,9 +141,12 @@ impl<'a> NewOutput<'a> {
         self.file.file_bytes()
     }
 
-    /// The first bytes, which no [`Sink::write_at`] repeats.
-    pub fn head(&self) -> &'a [u8] {
-        self.file.head()
+    /// The first bytes, which no [`Sink::write_at`] repeats. They are encoded on demand.
+    ///
+    /// # Errors
+    /// [`Error::Layout`].
+    pub fn head(&self) -> Result<Cow<'a, [u8]>, Error> {
+        self.draft.head_of(self.file)
     }
 
     /// The index of the plan in the list of the run. The outputs of a plan are in the order of [`Plan::files`](crate::Plan::files).
@@ -236,7 +242,7 @@ impl Sink for MemorySink {
             let len = usize::try_from(output.n_bytes()).map_err(|_| refused())?;
             let mut bytes: Vec<u8> = Vec::new();
             bytes.try_reserve_exact(len).map_err(|_| refused())?;
-            bytes.extend_from_slice(output.head());
+            bytes.extend_from_slice(&output.head()?);
             bytes.resize(len, 0);
             begun.push(Mutex::new(bytes));
         }

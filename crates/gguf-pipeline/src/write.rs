@@ -71,20 +71,21 @@ impl Files {
 
     /// Opens an output, sets its length and writes its head; or finds the state left by an earlier run.
     fn begin(&self, file: &NewOutput<'_>, path: &Path, group: &str, progress: &dyn Progress) -> Result<Begun, Error> {
+        let head = file.head()?;
         if self.begun.first().is_some_and(Begun::is_whole_group) && is_lone(path) {
             let output = Output::finished(path)?;
-            if has_frame(file, &output) {
+            if has_frame(file, &head, &output) {
                 return Ok(Begun { output, journal: None });
             }
         }
         let begun = match self.resume {
             true => {
                 let inputs = self.inputs.get(file.plan).map(Vec::as_slice).unwrap_or_default();
-                let identity = Identity::of(file.file, file.draft, inputs, group)?;
+                let identity = Identity::of(file, &head, inputs, group)?;
                 let mut journal = Journal::open(path, self.force, &identity)?;
                 if journal.has_output() {
                     let output = Output::finished(path)?;
-                    if has_frame(file, &output) && has_all(file, &output, &journal)? {
+                    if has_frame(file, &head, &output) && has_all(file, &output, &journal)? {
                         return Ok(Begun { output, journal: Some(journal) });
                     }
                     drop(output);
@@ -104,7 +105,7 @@ impl Files {
         };
         progress.event(Event::Opened { path });
         let filled = begun.output.set_len(file.n_bytes()).and_then(|()| {
-            begun.output.write_at(0, file.head())?;
+            begun.output.write_at(0, &head)?;
             match begun.journal.as_ref().is_some_and(Journal::has_partial) {
                 true => clear_padding(file, &begun.output),
                 false => Ok(()),
@@ -154,7 +155,7 @@ impl Sink for Files {
         self.check()?;
         let paths = self.paths.clone();
         let files = || outputs.iter().zip(&paths);
-        let group = group_of(files().map(|(file, path)| (path.as_path(), file.file)));
+        let group = if self.resume { group_of(files())? } else { String::new() };
         for (file, path) in files() {
             match self.begin(file, path, &group, progress) {
                 Ok(new) => self.begun.push(new),
@@ -310,7 +311,7 @@ fn discard(begun: impl IntoIterator<Item = Begun>) {
 fn padding(file: &NewOutput<'_>) -> Vec<(u64, u64)> {
     let starts = || file.file.tensors().filter_map(|index| file.file.start_of(index));
     let ends = starts().zip(file.tensors()).map(|(start, tensor)| start + tensor.n_bytes());
-    let ends = [file.head().len() as u64].into_iter().chain(ends);
+    let ends = [file.file.head_bytes()].into_iter().chain(ends);
     let nexts = starts().chain([file.n_bytes()]);
     let gap = |(end, next): (u64, u64)| Some((end, next.checked_sub(end).filter(|len| *len > 0)?));
     ends.zip(nexts).filter_map(gap).collect()
@@ -341,14 +342,14 @@ fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
 }
 
 /// Whether a file has the right length and head, and zeros between its tensors. An unreadable file does not.
-fn has_frame(file: &NewOutput<'_>, output: &Output) -> bool {
+fn has_frame(file: &NewOutput<'_>, head: &[u8], output: &Output) -> bool {
     let mut buffer = vec![0; PIECE];
     let mut holds = |start, expected: &[u8]| {
         let found = buffer.get_mut(..expected.len()).unwrap_or_default();
         output.read_at(start, found).is_ok() && found == expected
     };
     let zeros = [0; PIECE];
-    let head = (0..).step_by(PIECE).zip(file.head().chunks(PIECE));
+    let head = (0..).step_by(PIECE).zip(head.chunks(PIECE));
     output.file().metadata().is_ok_and(|there| there.len() == file.n_bytes())
         && head.into_iter().all(|(start, piece)| holds(start, piece))
         && padding(file)

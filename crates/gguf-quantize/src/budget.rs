@@ -295,7 +295,7 @@ impl<'a> Sample<'a> {
     /// The importance of the measured columns of a matrix.
     fn weights(&self, matrix: u64) -> Result<Option<Vec<f32>>, Error> {
         let draft = self.model.draft();
-        let Some((entry, importance)) = self.tensor.importance.as_ref().zip(draft.importance.as_ref()) else {
+        let Some((entry, importance)) = self.tensor.entry().zip(draft.importance.as_ref()) else {
             return Ok(None);
         };
         let first = matrix.saturating_mul(self.row_len);
@@ -344,7 +344,7 @@ impl<'a> Sample<'a> {
                 for columns in &self.columns {
                     let len = usize::try_from(bytes(columns.end - columns.start)?).map_err(|_| no_codec())?;
                     let (piece, rest) = packed.split_at_mut_checked(len).ok_or_else(no_codec)?;
-                    draft.source.read(input.index, bytes(self.row_len)? * row + bytes(columns.start)?, piece)?;
+                    draft.source.read(input.index(), bytes(self.row_len)? * row + bytes(columns.start)?, piece)?;
                     packed = rest;
                 }
             }

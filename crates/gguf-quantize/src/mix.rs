@@ -576,12 +576,12 @@ impl Mix<'_> {
             return Ok((ty, Reason::OutputTensorType));
         }
         let mut chosen = (self.own, Reason::Own);
-        for (row, rule) in RULES.iter().enumerate() {
+        for (rule, row) in RULES.iter().zip(&*rules::ROWS) {
             if (rule.place == Place::Any || rule.place == place)
                 && (rule.file_types.is_empty() || rule.file_types.contains(&self.file_type))
                 && self.holds_all(rule.when, tensor, place)?
             {
-                chosen = (rule.ty, Reason::Rule { row, when: rules::when(row) });
+                chosen = (rule.ty, Reason::Rule(row));
                 break;
             }
         }
@@ -613,7 +613,7 @@ impl Mix<'_> {
         let category = image::category(tensor.name.as_bytes());
         let rule = image::rule(category, self.file_type, self.seen_values);
         self.seen_values += u64::from(category == Category::AttnV);
-        rule.map_or((self.own, Reason::Own), |(row, rule)| (rule.ty, Reason::Rule { row, when: rule.when }))
+        rule.map_or((self.own, Reason::Own), |(rule, row)| (rule.ty, Reason::Rule(row)))
     }
 
     fn holds_all(&self, all: &[When], tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {

@@ -11,8 +11,8 @@ use gguf_format::keys::{
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{Str, Value, ValueRef};
-use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
+use gguf_format::{GgmlType, Str, Value, ValueRef};
+use gguf_pipeline::plan::{Draft, Entry, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
 
 use crate::error::{Error, NothingToQuantize};
@@ -148,7 +148,7 @@ impl Undecided<'_> {
         if let Some(matrix) = self.matrix {
             // The matrix was measured on the model before blocks were removed.
             let uses = both().enumerate().map(|(i, (t, decision))| Use {
-                name: Str(self.old_names.get(i).unwrap_or(&t.name)),
+                name: Str(self.old_names.get(i).map_or(&*t.name, Vec::as_slice)),
                 ..Use::of(&facts_of(t), decision)
             });
             let pruned =
@@ -216,9 +216,9 @@ pub fn plan(
     let (old_names, pruned) = arrange(&mut draft, options)?;
     if let Some(matrix) = &matrix {
         for (i, tensor) in draft.tensors.iter_mut().enumerate() {
-            let name = old_names.get(i).unwrap_or(&tensor.name);
+            let name = old_names.get(i).map_or(&*tensor.name, Vec::as_slice);
             let entry = matrix.entry(name).filter(|entry| entry.n_values == columns(tensor));
-            tensor.importance = entry.map(|_| name.as_slice().into());
+            tensor.importance = entry.map(|_| Box::new(Entry(name.into())));
         }
     }
     draft.importance = matrix.as_ref().map(|matrix| Arc::clone(matrix) as _);
@@ -237,10 +237,8 @@ pub fn plan(
     let Chosen { decisions, file_type, is_best } = types.choose(&undecided)?;
     let mut warnings = undecided.judge(&decisions)?;
     for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
-        tensor.from = tensor.ty;
-        tensor.ty = decision.ty;
+        set_type(tensor, decision.ty);
         tensor.reason = decision.why;
-        tensor.instead_of = decision.instead_of;
         tensor.needs_importance = decision.needs_imatrix;
     }
     let is_overridden = options.overrides.iter().any(|(key, _)| key == GENERAL_FILE_TYPE);
@@ -320,7 +318,7 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
     let decisions = mix::decide_each(&model, draft.tensors.iter().map(facts_of), target, &mix_options)
         .map_err(|source| Error::Mix { path: draft.path.clone(), source })?;
     for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
-        (tensor.from, tensor.ty) = (tensor.ty, decision.ty);
+        set_type(tensor, decision.ty);
     }
     Ok(draft.lay_out()?)
 }
@@ -384,11 +382,20 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
     for tensor in kept {
         tensor.file = if options.keep_split { tensor.place.file } else { 0 };
         if !blocks.is_empty() {
-            let name = blocks.renamed(&tensor.name);
-            old_names.push(std::mem::replace(&mut tensor.name, name));
+            let name = blocks.renamed(&tensor.name).into_boxed_slice();
+            old_names.push(std::mem::replace(&mut tensor.origin_mut().name, name).into_vec());
         }
     }
     Ok((old_names, pruned))
+}
+
+/// Sets the type of a tensor, whose type so far is that of its values. The origin of one that is copied is unchanged, and still shared with
+/// other plans.
+fn set_type(tensor: &mut TensorPlan, ty: GgmlType) {
+    if tensor.from != tensor.ty {
+        tensor.origin_mut().from = tensor.ty;
+    }
+    tensor.ty = ty;
 }
 
 /// Warnings about a matrix.

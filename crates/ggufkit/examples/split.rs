@@ -6,13 +6,13 @@ use ggufkit::{Draft, RunOptions};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/examples/tiny.gguf").to_owned());
-    let n_tensors: usize = args.next().map_or(Ok(4), |n| n.parse())?;
+    let n_tensors: u32 = args.next().map_or(Ok(4), |n| n.parse())?;
     let out =
         args.next().map_or_else(|| std::env::temp_dir().join(format!("split-{}", std::process::id())), Into::into);
 
     let mut draft = Draft::copy_of(path)?;
     draft.is_split = true;
-    for (i, tensor) in draft.tensors.iter_mut().enumerate() {
+    for (i, tensor) in (0..).zip(&mut draft.tensors) {
         tensor.file = i / n_tensors.max(1);
     }
     for path in draft.lay_out()?.run(&out, &RunOptions::default(), &())?.paths {

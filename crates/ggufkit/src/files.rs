@@ -134,7 +134,7 @@ impl Written {
 ///
 /// let mut draft = Draft::copy_of("examples/tiny.gguf")?;
 /// draft.head.set("general.name", "Tiny, without output matrix");
-/// draft.tensors.retain(|tensor| tensor.name != b"output.weight");
+/// draft.tensors.retain(|tensor| *tensor.name != *b"output.weight");
 /// draft.lay_out()?.run(&out, &RunOptions::default().force(true), &|event: Event<'_>| println!("{event:?}"))?;
 /// # Ok::<(), ggufkit::Error>(())
 /// ```

@@ -462,7 +462,7 @@ fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
     let tensor = |(t, migrated): (&TensorPlan, &gguf_legacy::Migrated)| JsonTensor {
         name: String::from_utf8_lossy(&t.name).into_owned(),
         source: migrated.from.clone(),
-        shape: t.shape.clone(),
+        shape: t.shape.to_vec(),
         from: t.op.inputs().first().map_or(t.from, |input| input.ty).to_string(),
         to: t.ty.to_string(),
         bytes: t.n_bytes(),

@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use gguf_edit::{Limit, SplitOptions};
-use gguf_format::Gguf;
 use gguf_model::naming::new_name;
 use gguf_pipeline::Plan;
 
@@ -113,7 +112,7 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     if !is_used && !out.is_dir() {
         return Ok(out.to_owned());
     }
-    let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
+    let heads = plan.heads()?;
     let name = plan.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let new = new_name(&name, &heads.iter().collect::<Vec<_>>());
     if out.is_dir() {

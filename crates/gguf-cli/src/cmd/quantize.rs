@@ -238,9 +238,11 @@ impl How {
         let draft = self.draft(input)?;
         let matrix = self.options.matrix()?;
         let (mut outputs, mut said) = (Vec::new(), Vec::new());
-        for target in targets {
+        // The last target takes the draft itself.
+        let drafts = std::iter::repeat_n(draft, targets.len());
+        for (target, draft) in targets.iter().zip(drafts) {
             let options = self.quantize_options(input, target, matrix.as_deref())?;
-            let planned = gguf_quantize::plan(draft.clone(), matrix.clone(), &options, target)?;
+            let planned = gguf_quantize::plan(draft, matrix.clone(), &options, target)?;
             warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
             let plan = self.shards.apply(ui, planned.plan)?;
             let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;

@@ -141,7 +141,7 @@ impl Args {
             let shards = paths.iter().zip(plan.files()).map(|(path, file)| JsonShard {
                 path: json::path(path),
                 bytes: file.file_bytes(),
-                head_bytes: file.head().len() as u64,
+                head_bytes: file.head_bytes(),
                 tensors: names(plan, file.tensors()),
             });
             let document = JsonSplit { bytes: plan.file_bytes(), shards: shards.collect() };

@@ -700,7 +700,7 @@ fn converted(name: &str, case: &Value, dir: &Path) -> Result<Model, String> {
     assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
     let args = case["args"].as_array().cloned().unwrap_or_default();
     let conversion = gguf_hf::plan(folder.join(name), &options(&folder, &args)).map_err(|e| e.to_string());
-    let model = conversion.map(|conversion| Model::of(conversion.plan.files()[0].head()));
+    let model = conversion.map(|conversion| Model::of(conversion.plan.heads().unwrap()[0].bytes()));
     fs::remove_dir_all(&folder).unwrap();
     model
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Version, swap_blocks};
 use gguf_io::{FileState, ReadAt};
-use gguf_pipeline::plan::{Draft, Input, Keep, Op, Reason, Rounding, TensorPlan};
+use gguf_pipeline::plan::{Draft, Input, Keep, Op, Reason, Rounding, Shape, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, Source};
 
 use super::{Diagnosis, MendedHead, io_error};
@@ -62,9 +62,9 @@ pub(super) fn save(
     let n_whole = diagnosis.tensors().filter(|tensor| tensor.is_whole()).count();
     let (mut plans, mut places) = (Vec::with_capacity(n_whole), Vec::with_capacity(n_whole));
     for tensor in diagnosis.tensors().filter(|tensor| tensor.is_whole()) {
-        let input = Input { index: plans.len(), name: Box::default(), ty: tensor.ty };
-        let kept = Reason::Kept(Keep::Copy);
-        plans.push(TensorPlan::new(tensor.name.as_bytes(), tensor.shape.collect(), tensor.ty, kept, Op::Copy(input)));
+        let input = Input::new(plans.len(), "", tensor.ty);
+        let (shape, kept): (Shape, _) = (tensor.shape.collect(), Reason::Kept(Keep::Copy));
+        plans.push(TensorPlan::new(tensor.name.as_bytes(), shape, tensor.ty, kept, Op::Copy(input)));
         places.push((tensor.ty, tensor.range.start, tensor.range.end - tensor.range.start));
     }
     let file = file.try_clone().map_err(io_error(path, "open"))?;

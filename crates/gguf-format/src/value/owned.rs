@@ -217,6 +217,10 @@ impl Array {
     fn from_elements<T: ArrayElement>(values: impl IntoIterator<Item = impl core::borrow::Borrow<T>>) -> Array {
         let mut array = Array::new(T::TYPE);
         let Parts { bytes, len, dialect, .. } = &mut *array.parts;
+        let values = values.into_iter();
+        let width = T::TYPE.fixed_bytes().and_then(|width| usize::try_from(width).ok()).unwrap_or(0);
+        // Without memory for all of them, the list grows until there is none.
+        let _ = bytes.try_reserve_exact(values.size_hint().0.saturating_mul(width));
         for v in values {
             // The lengths of version 3 can represent any length.
             let encoded = encode::value(bytes, v.borrow().value(), *dialect);

@@ -300,7 +300,7 @@ mod tests {
 
     /// Executes an operation.
     fn run(op: &Op, sources: &[Vec<f64>], n: u64) -> Vec<f64> {
-        let Op::Gather(gather) = op else { return sources[op.inputs()[0].index].clone() };
+        let Op::Gather(gather) = op else { return sources[op.inputs()[0].index()].clone() };
         let mut out = vec![f64::NAN; n as usize];
         for item in &gather.moves {
             let mut places = vec![(item.from, item.to)];
@@ -309,7 +309,7 @@ mod tests {
                 places = (0..axis.count).flat_map(|i| places.iter().map(move |place| step(i, *place))).collect();
             }
             for (from, to) in places {
-                out[to as usize] = sources[gather.inputs[item.input].index][from as usize];
+                out[to as usize] = sources[gather.inputs[item.input].index()][from as usize];
             }
         }
         for map in &gather.maps {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn input(index: usize) -> Input {
-        Input { index, name: Box::default(), ty: GgmlType::F32 }
+        Input::new(index, "", GgmlType::F32)
     }
 
     /// A pair of inputs `index` and `index + 1`, optionally stored for the transposed matrix.

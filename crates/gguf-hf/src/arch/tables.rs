@@ -139,7 +139,7 @@ fn inverses_restore_what_patterns_move() {
             let mut out = vec![0; moved.shape.iter().product::<u64>() as usize];
             apply(&moved.moves, &source, &mut out);
             assert!(!out.contains(&0), "{text} on {shape:?} leaves elements out");
-            let input = Input { index: 0, name: Box::default(), ty: GgmlType::F32 };
+            let input = Input::new(0, "", GgmlType::F32);
             let gather = Gather { inputs: vec![input], moves: moved.moves.clone(), maps: vec![] };
             let inverse = gather.inverse(|_| n);
             kinds.insert((text, inverse));

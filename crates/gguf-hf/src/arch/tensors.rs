@@ -10,7 +10,7 @@ use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Gather, Input, Op, Resize, Sum};
+use gguf_pipeline::plan::{BatchNorm, Gather, Input, Op, Resize, Sum};
 
 use super::keys::unusable;
 use super::{blocks, names};
@@ -161,7 +161,8 @@ pub(super) fn add(
         }
         match checkpoint.keeps_types {
             true => {
-                let stored = op.inputs().first().and_then(|input| sources.get(input.index)).map(|source| source.dtype);
+                let stored =
+                    op.inputs().first().and_then(|input| sources.get(input.index())).map(|source| source.dtype);
                 plan.add_as_stored(name, shape, op, stored);
             }
             false => plan.add(name, shape, op),
@@ -584,11 +585,11 @@ impl Slot {
             }
             [Map::BatchNorm(eps)] => {
                 let (shape, inputs) = self.vectors(name, sources, h, block)?;
-                return Ok((shape, Op::BatchNorm { inputs, eps: *eps }));
+                return Ok((shape, Op::BatchNorm(Box::new(BatchNorm { inputs, eps: *eps }))));
             }
             _ if row.source.contains(PRODUCT) => {
                 let (shape, inputs) = self.vectors(name, sources, h, block)?;
-                return Ok((shape, Op::Product(inputs)));
+                return Ok((shape, Op::Product(inputs.into())));
             }
             _ => {}
         }
@@ -716,7 +717,7 @@ impl Slot {
         let (index, source) = self.only(sources)?;
         let shape: Vec<u64> = source.shape.iter().rev().copied().collect();
         self.check_shape(&shape, sources, h, block)?;
-        let input = |ty| Input { index, name: source.name.as_str().into(), ty };
+        let input = |ty| Input::new(index, &source.name, ty);
         match source.dtype.ggml {
             Some(ty @ GgmlType::I64) => Ok((shape, Op::Narrow(input(ty)))),
             Some(ty @ GgmlType::I32) => Ok((shape, Op::Copy(input(ty)))),

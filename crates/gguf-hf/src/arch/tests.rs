@@ -116,7 +116,7 @@ fn tensors_keep_their_order_and_get_name_type_and_operation() {
         source("model.norm.weight", bf16, &[64]),
     ];
     let plan = draft(&config(json!({})), &sources, OutType::Auto).unwrap();
-    let rows: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), t.ty)).collect();
+    let rows: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec(), t.ty)).collect();
     assert_eq!(
         rows,
         [
@@ -134,7 +134,7 @@ fn tensors_keep_their_order_and_get_name_type_and_operation() {
     let axes = vec![axis(2, 16 * row, 16 * row), axis(8, row, 2 * row), axis(2, 8 * row, row), axis(64, 1, 1)];
     assert_eq!(gather.moves[0].axes, axes);
     assert_eq!(plan.skipped.len(), 1);
-    assert_eq!(plan.tensors[1].op.inputs()[0].index, 2);
+    assert_eq!(plan.tensors[1].op.inputs()[0].index(), 2);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn every_nth_block_has_experts() {
         source(&name(2, "feed_forward.experts.down_proj"), Dtype::BF16, &[2, 32, 64]),
     ];
     let shapes: Vec<_> = draft(&c, &sources, OutType::Auto).unwrap().tensors;
-    let shapes: Vec<_> = shapes.iter().map(|t| (t.shown(), t.shape.clone())).collect();
+    let shapes: Vec<_> = shapes.iter().map(|t| (t.shown(), t.shape.to_vec())).collect();
     let expected = [("gate", [64, 32, 2]), ("up", [64, 32, 2]), ("down", [32, 64, 2])];
     assert_eq!(shapes, expected.map(|(name, shape)| (format!("blk.2.ffn_{name}_exps.weight"), shape.to_vec())));
 }
@@ -251,7 +251,7 @@ fn every_nth_block_has_experts() {
 /// Names, shapes and types of the output tensors.
 fn outputs(config: Json, sources: &[SourceTensor]) -> Vec<(String, Vec<u64>, GgmlType)> {
     let plan = draft(&Config::new(config).unwrap(), sources, OutType::F16).unwrap();
-    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), t.ty)).collect()
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec(), t.ty)).collect()
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn sliced_outputs(plan: &ModelPlan) -> Vec<(String, Vec<u64>, u64)> {
         Op::Gather(gather) => gather.moves[0].from,
         _ => 0,
     };
-    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), first(&t.op))).collect()
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec(), first(&t.op))).collect()
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn norms_of_heads_are_stacked() {
         ("blk.0.attn_k_norm.weight".to_owned(), vec![16, 2], 0),
     ];
     assert_eq!(sliced_outputs(&plan), shapes);
-    assert_eq!(plan.tensors[0].op.inputs().iter().map(|input| input.index).collect::<Vec<_>>(), [3, 2, 1, 0]);
+    assert_eq!(plan.tensors[0].op.inputs().iter().map(|input| input.index()).collect::<Vec<_>>(), [3, 2, 1, 0]);
     sources.remove(0);
     let error = draft(&c, &sources, OutType::Auto).unwrap_err().to_string();
     assert!(error.contains("attn_q_norm"), "{error}");
@@ -433,7 +433,7 @@ fn an_encoder_and_a_decoder_have_blocks_of_their_own() {
 fn planned(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
     let plan = draft(c, &sources, OutType::Auto).unwrap();
-    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone())).collect()
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec())).collect()
 }
 
 #[test]

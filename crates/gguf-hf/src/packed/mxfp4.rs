@@ -78,7 +78,7 @@ pub(super) fn add_rows(
 pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
     let place = |tensor: &TensorPlan| {
         let first = tensor.op.inputs().first()?;
-        let is_in_rows = sources.get(first.index).is_some_and(|source| source.dtype == Dtype::MXFP4);
+        let is_in_rows = sources.get(first.index()).is_some_and(|source| source.dtype == Dtype::MXFP4);
         let part = first.name.trim_end_matches(".weight").rsplit('.').next();
         let name = String::from_utf8_lossy(&tensor.name);
         let block = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or(0u64);

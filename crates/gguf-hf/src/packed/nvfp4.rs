@@ -135,7 +135,7 @@ pub(super) fn arrange(
             op if op.value_type() != GgmlType::NVFP4 => others.push(tensor),
             op => {
                 let inputs = op.inputs();
-                let places = inputs.iter().map(|input| input.index);
+                let places = inputs.iter().map(|input| input.index());
                 let is_last = inputs.len() > 1 && !has_number;
                 let place = if is_last { places.min() } else { places.max() };
                 packed.push(((is_last, place), tensor));
@@ -245,11 +245,11 @@ mod tests {
     /// configuration does not have their number under a name known to the reference.
     #[test]
     fn order_and_scales_are_those_of_the_reference() {
-        let input = |index, name: &str| Input { index, name: name.into(), ty: GgmlType::NVFP4 };
+        let input = |index, name: &str| Input::new(index, name, GgmlType::NVFP4);
         let experts = [input(1, "l.mlp.experts.0.up_proj.weight"), input(4, "l.mlp.experts.1.up_proj.weight")];
         let tensor = |name: &str, op: Op| TensorPlan::new(name, vec![64, 1], op.value_type(), Reason::Asked, op);
         let plan = || {
-            let plain = Input { index: 0, name: "l.norm.weight".into(), ty: GgmlType::F32 };
+            let plain = Input::new(0, "l.norm.weight", GgmlType::F32);
             vec![
                 tensor("blk.0.attn_norm.weight", Op::Copy(plain)),
                 tensor(
@@ -282,13 +282,13 @@ mod tests {
             ];
             assert_eq!(names, expected, "{config}");
             assert_eq!(tensors[1].op, Op::Computed(vec![0.25]));
-            assert_eq!((&tensors[3].op, &tensors[3].shape), (&Op::Computed(vec![1.0, 0.5]), &vec![2]));
+            assert_eq!((&tensors[3].op, &*tensors[3].shape), (&Op::Computed(vec![1.0, 0.5]), &[2][..]));
             assert_eq!(kvs[0], (keys::GENERAL_TENSOR_EXTRA_NAME.to_owned(), vec!["blk.0.ffn_up_exps.weight"].into()));
             assert_eq!(kvs[1].1, vec![false].into());
         }
         // The last expert is stored before the matrix.
         let mut tensors = plan();
-        tensors[2].op = Op::Copy(input(9, "l.self_attn.q_proj.weight"));
+        tensors[2].origin_mut().op = Op::Copy(input(9, "l.self_attn.q_proj.weight"));
         let (mut known, mut unknown) = (tensors.clone(), tensors);
         let fields = |config: Json| Fields { fields: config.as_object().unwrap().clone(), n_blocks: 1 };
         arrange(&scales, &algorithms, &fields(json!({"num_local_experts": 2})), &mut known);

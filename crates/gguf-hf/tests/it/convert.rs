@@ -261,7 +261,7 @@ fn a_plan_tells_everything_beforehand() {
     write_llama(dir.path());
     let planned = plan(dir.path(), &Options::default()).unwrap();
     let tensors = planned.plan.tensors();
-    let rows: Vec<_> = tensors.iter().map(|t| (t.name.as_slice(), t.shape.clone(), t.ty, t.reason)).collect();
+    let rows: Vec<_> = tensors.iter().map(|t| (&*t.name, t.shape.to_vec(), t.ty, t.reason)).collect();
     assert_eq!(rows[0], (&b"output.weight"[..], vec![HIDDEN, VOCAB], GgmlType::F16, Reason::Asked));
     assert_eq!(rows.last().unwrap(), &(&b"output_norm.weight"[..], vec![HIDDEN], GgmlType::F32, Reason::Vector));
     assert_eq!(planned.plan.head().get("general.architecture").and_then(|v| v.as_str()).unwrap(), "llama");

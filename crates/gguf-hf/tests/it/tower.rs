@@ -6,7 +6,7 @@ use std::path::Path;
 use gguf_hf::{Options, OutType, OutputKind, plan};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
-use gguf_pipeline::plan::Op;
+use gguf_pipeline::plan::{BatchNorm, Op};
 use gguf_test::checkpoint::{Tensor, f32_data, safetensors};
 
 const CONFIG: &str = r#"{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "unheard", "text_config": {"hidden_size": 6},
@@ -406,9 +406,10 @@ fn batch_norms_are_folded() {
         ("a.blk.0.conv_norm.bias", &["weight", "running_var", "bias", "running_mean"]),
     ] {
         let tensor = conversion.plan.tensors().iter().find(|tensor| tensor.shown() == name).unwrap();
-        let Op::BatchNorm { inputs, eps } = &tensor.op else { panic!("{:?}", tensor.op) };
+        let Op::BatchNorm(norm) = &tensor.op else { panic!("{:?}", tensor.op) };
+        let BatchNorm { inputs, eps } = &**norm;
         let found: Vec<&str> = inputs.iter().map(|input| input.name.rsplit('.').next().unwrap()).collect();
-        assert_eq!((found.as_slice(), *eps, &tensor.shape), (expected, 1e-5, &vec![4]));
+        assert_eq!((found.as_slice(), *eps, &*tensor.shape), (expected, 1e-5, &[4][..]));
     }
     let mut long = speech();
     for (name, shape) in &mut long {

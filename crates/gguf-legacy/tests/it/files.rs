@@ -154,7 +154,7 @@ const GENUINE: &[(&str, Treatment, Sums)] = &[
 fn genuine_files_keep_their_values() {
     for (file, treatment, tensors) in GENUINE {
         let (bytes, migration) = migrate_file(file, &accept());
-        let embeddings = migration.plan.tensors().iter().position(|t| t.name == b"token_embd.weight").unwrap();
+        let embeddings = migration.plan.tensors().iter().position(|t| *t.name == *b"token_embd.weight").unwrap();
         assert_eq!(migration.tensors[embeddings].treatment, *treatment, "{file}");
         let model = ModelFile::from_source(bytes, "out.gguf").unwrap();
         for (name, expected) in *tensors {

@@ -15,7 +15,7 @@ pub enum Keep {
     /// It is the output matrix, which is kept on request.
     LeaveOutput,
     /// Its kind loses too much precision or is too small to matter; a description of the kind.
-    Kind(&'static str),
+    Kind(&'static &'static str),
 }
 
 impl fmt::Display for Keep {
@@ -30,7 +30,18 @@ impl fmt::Display for Keep {
     }
 }
 
+/// A row of the mixtures of types.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MixtureRow {
+    /// The index in the table.
+    pub index: usize,
+    /// The condition, in a few words.
+    pub when: String,
+}
+
 /// The reason for the type of a tensor: the first rule that applies. `Display` is a short description.
+///
+/// A model may have very many tensors, so texts are thin pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -61,18 +72,13 @@ pub enum Reason {
     /// All tensors get the default type of the file type, without a mixture.
     Pure,
     /// A row of the mixtures.
-    Rule {
-        /// The index in the table.
-        row: usize,
-        /// The condition, in a few words.
-        when: &'static str,
-    },
+    Rule(&'static MixtureRow),
     /// Values of models with 70 billion parameters, which are small because many heads share them.
     Raised70B,
     /// No row of the mixtures applies: the default type of the file type.
     Own,
     /// The conversion of an outdated layout, in a few words.
-    Layout(&'static str),
+    Layout(&'static &'static str),
     /// Chosen to fit a size. No mixture uses this reason.
     Budget {
         /// The measured relative error, in millionths.
@@ -96,7 +102,7 @@ impl fmt::Display for Reason {
             Reason::TensorType(i) => return write!(f, "rule number {} for names", i.saturating_add(1)),
             Reason::Float => "the file type, of plain floats",
             Reason::Pure => "no mixture",
-            Reason::Rule { when, .. } => when,
+            Reason::Rule(row) => &row.when,
             Reason::Raised70B => "values: model of 70B",
             Reason::Own => "the file type",
             Reason::Layout(treatment) => treatment,

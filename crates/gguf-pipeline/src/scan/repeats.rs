@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use gguf_format::TensorInfoRef;
 use gguf_format::sort::CompactSort as _;
+use gguf_format::{GgmlType, TensorInfoRef};
 
 /// The minimum length of a run of zero bytes that is reported.
 const MIN_RUN: u64 = 64 << 10;
@@ -13,6 +13,18 @@ const UNIT: usize = 4096;
 
 /// The maximum number of zero bytes beside whole rows: a row of a model may begin or end with some.
 const MAX_EDGE: u64 = 256;
+
+/// The minimum size of a matrix whose values may not all be equal.
+const MIN_MATRIX: u64 = 4096;
+
+/// Whether repeated bytes are unusual in a tensor: in a matrix of weights. Biases, norms and other vectors may well be zero, or all ones.
+pub(super) fn are_unusual(tensor: &TensorInfoRef<'_>, bytes: u64) -> bool {
+    let ty = tensor.ty;
+    let is_of_floats = [GgmlType::F32, GgmlType::F16, GgmlType::BF16, GgmlType::F64].contains(&ty)
+        || ty.info().is_some_and(|info| info.is_quantized());
+    let is_wide = tensor.dims.filter(|n| *n > 1).count() > 1;
+    is_of_floats && is_wide && bytes >= MIN_MATRIX && !tensor.name.as_bytes().ends_with(b".bias")
+}
 
 /// Repeated bytes in the data of a tensor, which are unusual in weights.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -4,8 +4,11 @@
 //! They differ from those of language models in three ways: tensors are processed in the order of the file, block numbers are ignored, and
 //! rows that are not whole blocks become half precision.
 
+use std::sync::LazyLock;
+
 use gguf_format::GgmlType;
 use gguf_format::keys::FileType;
+use gguf_pipeline::plan::MixtureRow;
 
 use super::keep::contains;
 use super::rules::{Category, ft};
@@ -80,9 +83,16 @@ pub(super) fn category(name: &[u8]) -> Category {
     PARTS.iter().find(fits).map_or(Category::Other, |(_, category)| *category)
 }
 
-/// The row for a place, after `seen` tensors with values, and its index.
-pub(super) fn rule(category: Category, file_type: FileType, seen: u64) -> Option<(usize, &'static ImageRule)> {
-    IMAGE_RULES.iter().enumerate().find(|(_, rule)| {
+/// The row for a place, after `seen` tensors with values, and its description.
+pub(super) fn rule(
+    category: Category,
+    file_type: FileType,
+    seen: u64,
+) -> Option<(&'static ImageRule, &'static MixtureRow)> {
+    static ROWS: LazyLock<Vec<MixtureRow>> = LazyLock::new(|| {
+        IMAGE_RULES.iter().enumerate().map(|(index, rule)| MixtureRow { index, when: rule.when.to_owned() }).collect()
+    });
+    IMAGE_RULES.iter().zip(&*ROWS).find(|(rule, _)| {
         rule.place == category && rule.file_types.contains(&file_type) && rule.before.is_none_or(|before| seen < before)
     })
 }

@@ -98,7 +98,7 @@ pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -
         (kept.arch.is_empty() || kept.arch == arch)
             && (kept.names.iter().any(|n| n.as_bytes() == name) || kept.parts.iter().any(|p| contains(name, p)))
     };
-    KEPT.iter().find(fits).map(|kept| Keep::Kind(kept.why))
+    KEPT.iter().find(fits).map(|kept| Keep::Kind(&kept.why))
 }
 
 /// Whether `name` contains `part`.

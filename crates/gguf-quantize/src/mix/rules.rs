@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use gguf_format::GgmlType;
 use gguf_format::keys::FileType;
+use gguf_pipeline::plan::MixtureRow;
 
 use super::keep::contains;
 
@@ -219,11 +220,10 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The description of row `row` of [`RULES`].
-pub(super) fn when(row: usize) -> &'static str {
-    static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| RULES.iter().map(Rule::to_string).collect());
-    TEXTS.get(row).map_or("", String::as_str)
-}
+/// The rows of [`RULES`], as reasons.
+pub(super) static ROWS: LazyLock<Vec<MixtureRow>> = LazyLock::new(|| {
+    RULES.iter().enumerate().map(|(index, rule)| MixtureRow { index, when: rule.to_string() }).collect()
+});
 
 /// The file types by name, for the table.
 #[allow(non_upper_case_globals, reason = "llama.cpp's own spelling")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
 use gguf_io::Writer;
-use gguf_pipeline::plan::TensorPlan;
+use gguf_pipeline::plan::{TensorOrigin, TensorPlan};
 use gguf_pipeline::report::Report;
 use gguf_pipeline::{Draft, Error as PipelineError, Plan, RunOptions};
 use gguf_quantize::budget::{Budget, Limit};
@@ -213,7 +213,7 @@ fn every_expert_is_measured() {
     let (model, matrix) = (model(dir.path()), matrix());
     let within = budget(Limit::FileBytes(16_000), &[GgmlType::Q2_K, GgmlType::Q8_0], 1);
     let plan = quantize(&model, Some(&matrix), &QuantizeOptions::default(), &within).unwrap().plan;
-    let tensor = plan.tensors().iter().find(|t| t.name == b"blk.1.ffn_down_exps.weight").unwrap();
+    let tensor = plan.tensors().iter().find(|t| *t.name == *b"blk.1.ffn_down_exps.weight").unwrap();
     assert!(matches!(tensor.reason, Reason::Budget { relative_ppm: 1.. }), "{}", tensor.reason);
 }
 
@@ -314,7 +314,7 @@ fn the_report_is_about_what_was_written() {
         for (one, many) in of_one.tensors.iter().zip(&of_many.tensors) {
             assert_eq!((one.index, one.error.figures()), (many.index, many.error.figures()));
             assert_eq!(one.error.weighted(), many.error.weighted());
-            let TensorPlan { name, shape, .. } = &tensors[one.index];
+            let TensorOrigin { name, shape, .. } = &*tensors[one.index];
             let name = std::str::from_utf8(name).unwrap();
             let (x, y) = (values(&before, name), values(&after, name));
             let error = |i: usize| f64::from(x[i]) - f64::from(y[i]);

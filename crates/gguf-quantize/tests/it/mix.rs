@@ -166,8 +166,8 @@ fn compare(model: &mut Model, section: &Section) {
                 assert_eq!(decision.ty, *expected, "{at}: {name}: {}", decision.why);
                 model.n_decisions += 1;
                 match decision.why {
-                    Reason::Rule { row, .. } => model.rows.insert(row.to_string()),
-                    Reason::Kept(Keep::Kind(kept)) => model.rows.insert(kept.to_owned()),
+                    Reason::Rule(row) => model.rows.insert(row.index.to_string()),
+                    Reason::Kept(Keep::Kind(kept)) => model.rows.insert((*kept).to_owned()),
                     Reason::Kept(Keep::LeaveOutput) => model.options.insert("--leave-output-tensor"),
                     Reason::TokenEmbeddingType => model.options.insert("--token-embedding-type"),
                     Reason::OutputTensorType => model.options.insert("--output-tensor-type"),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use gguf_format::DataScan;
 use gguf_format::check::{At, Report, grouped};
-use gguf_format::{DataScan, GgmlType};
 use gguf_io::ModelFile;
 use gguf_pipeline::{Error as PipelineError, Progress, Repeats, Runs, TensorScan, scan_tensors};
 
@@ -55,9 +55,7 @@ impl Heads<'_> {
                 Ok(data) => report.add(&DATA_FINITE, &scan.tensor, format_args!("{}", describe(&scan, *data))),
                 Err(why) => report.add(&DATA_NOT_SCANNED, &scan.tensor, format_args!("{why}")),
             }
-            if is_matrix(&scan) {
-                add_repeats(report, &scan);
-            }
+            add_repeats(report, &scan);
         }
         let mut reports = reports.into_iter();
         for file in &mut self.files {
@@ -77,18 +75,6 @@ impl CheckedFile<'_> {
     fn safe(&self) -> Option<&ModelFile> {
         self.file.as_deref().filter(|_| self.report.is_safe())
     }
-}
-
-/// The minimum size of a matrix whose values may not all be equal.
-const MIN_MATRIX: u64 = 4096;
-
-/// Whether a tensor is a matrix of weights. Biases, norms and other vectors may well be zero, or all ones.
-fn is_matrix(scan: &TensorScan<'_>) -> bool {
-    let ty = scan.tensor.ty;
-    let is_of_floats = [GgmlType::F32, GgmlType::F16, GgmlType::BF16, GgmlType::F64].contains(&ty)
-        || ty.info().is_some_and(|info| info.is_quantized());
-    let is_wide = scan.tensor.dims.filter(|n| *n > 1).count() > 1;
-    is_of_floats && is_wide && scan.bytes >= MIN_MATRIX && !scan.tensor.name.as_bytes().ends_with(b".bias")
 }
 
 /// Reports zeros and equal values.

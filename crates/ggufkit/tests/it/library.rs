@@ -113,7 +113,7 @@ fn a_draft_leaves_tensors_out() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out.gguf");
     let mut draft = Draft::copy_of(example("tiny.gguf")).unwrap();
-    draft.tensors.retain(|tensor| tensor.name != b"blk.0.ffn_up.weight");
+    draft.tensors.retain(|tensor| *tensor.name != *b"blk.0.ffn_up.weight");
     draft.lay_out().unwrap().run(&out, &Default::default(), &()).unwrap();
     assert_eq!(Model::open(&out).unwrap().tensors().count(), 11);
     let check = ggufkit::check(&out).unwrap();

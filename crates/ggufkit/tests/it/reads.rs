@@ -70,7 +70,10 @@ fn a_quantization_announces_its_reads() {
     let planned = quantize::plan(open(), None, &Default::default(), &Target::parse("Q4_0").unwrap()).unwrap();
     let mut draft = planned.plan.into_draft();
     draft.importance = Some(Arc::new(Ones));
-    draft.tensors.iter_mut().for_each(|tensor| tensor.importance = Some((*b"ones").into()));
+    draft
+        .tensors
+        .iter_mut()
+        .for_each(|tensor| tensor.importance = Some(Box::new(pipeline::plan::Entry((*b"ones").into()))));
     assert_eq!(check(&draft.lay_out().unwrap(), &log), 9 + 2 * 3);
 }
 

@@ -117,7 +117,7 @@ impl Calls {
 impl Sink for Calls {
     fn create(&mut self, outputs: &[NewOutput<'_>], _: &dyn Progress) -> Result<(), Error> {
         let [output] = outputs else { panic!("{outputs:?}") };
-        assert!(output.head().len() as u64 <= output.n_bytes() && output.plan() == 0);
+        assert!(output.head().unwrap().len() as u64 <= output.n_bytes() && output.plan() == 0);
         assert!(!output.tensors().is_empty());
         self.call("create")
     }

@@ -111,12 +111,7 @@ impl Tensors {
             let head = conversion.plan.head();
             (
                 ModelFacts::of(|key| head.get(key)),
-                conversion
-                    .plan
-                    .tensors()
-                    .iter()
-                    .map(|t| TensorInfo::new(t.name.clone(), t.shape.clone(), t.ty))
-                    .collect(),
+                conversion.plan.tensors().iter().map(|t| TensorInfo::new(&*t.name, &*t.shape, t.ty)).collect(),
             )
         } else {
             let model = Model::open(path)?;

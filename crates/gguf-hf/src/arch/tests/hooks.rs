@@ -12,7 +12,7 @@ fn outputs(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>, Vec
         Op::Gather(gather) => gather.maps.clone(),
         _ => vec![],
     };
-    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), maps(&t.op))).collect()
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec(), maps(&t.op))).collect()
 }
 
 fn nomic(extra: Json) -> Result<ModelPlan, PlanError> {
@@ -80,7 +80,7 @@ fn embeddings_under_several_names_are_taken_once() {
         source("shared.weight", Dtype::F32, &[9, 64]),
     ];
     let plan = draft(&c, &sources, OutType::F32).unwrap();
-    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.clone())).collect();
+    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec())).collect();
     let expected = [("dec.blk.2.attn_q.weight", vec![64, 64]), ("token_embd.weight", vec![64, 8])];
     assert_eq!(found, expected.map(|(name, shape)| (name.to_owned(), shape)));
     assert_eq!(plan.skipped.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["shared.weight"]);
@@ -165,11 +165,11 @@ fn parts_of_a_matrix_are_joined_in_the_order_of_their_numbers() {
         source(&name(0), Dtype::BF16, &[2, 8]),
     ];
     let plan = draft(&c(2, json!({})), &sources, OutType::Auto).unwrap();
-    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.clone())).collect();
+    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.to_vec())).collect();
     let expected = [("blk.0.ple_value.weight", vec![4, 4]), ("per_layer_token_embd.weight", vec![8, 5])];
     assert_eq!(found, expected.map(|(name, shape)| (name.to_owned(), shape)));
     let Op::Gather(gather) = &plan.tensors[1].op else { panic!("{:?}", plan.tensors[1].op) };
-    assert_eq!(gather.inputs.iter().map(|input| input.index).collect::<Vec<_>>(), [4, 0]);
+    assert_eq!(gather.inputs.iter().map(|input| input.index()).collect::<Vec<_>>(), [4, 0]);
     assert_eq!(gather.moves.iter().map(|item| (item.input, item.to)).collect::<Vec<_>>(), [(0, 0), (1, 16)]);
     let skipped: Vec<_> = plan.skipped.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(skipped, ["model.mtp.fc.weight", "model.layers.0.ple.ple_embedding.layer_multipliers"]);
@@ -229,9 +229,9 @@ fn two_tensors_are_multiplied_to_a_vector() {
     };
     let planned = plan(&[1, 64]).unwrap();
     let [tensor] = &planned.tensors[..] else { panic!("{:?}", planned.tensors) };
-    assert_eq!((tensor.shown().as_str(), &tensor.shape), ("blk.0.ffn_res_score.weight", &vec![64]));
+    assert_eq!((tensor.shown().as_str(), &*tensor.shape), ("blk.0.ffn_res_score.weight", &[64][..]));
     let Op::Product(inputs) = &tensor.op else { panic!("{:?}", tensor.op) };
-    assert_eq!(inputs.iter().map(|i| (i.index, i.ty)).collect::<Vec<_>>(), [(0, GgmlType::BF16), (1, GgmlType::F32)]);
+    assert_eq!(inputs.iter().map(|i| (i.index(), i.ty)).collect::<Vec<_>>(), [(0, GgmlType::BF16), (1, GgmlType::F32)]);
     let error = plan(&[63]).unwrap_err().to_string();
     assert!(error.contains("mlp_res_proj") && error.contains("[63]"), "{error}");
     let one = [source("model.layers.0.mlp_res_norm.weight", Dtype::BF16, &[64])];
