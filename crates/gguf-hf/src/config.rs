@@ -14,11 +14,37 @@ use crate::autoconfig;
 pub use crate::config_error::Error;
 pub(crate) use crate::config_error::shortened;
 
+/// The fields that a conversion sets if they apply: options, and facts about other files of the folder. A `config.json` cannot set them.
+const DERIVED: &[&str] = &[
+    "added_tokens",
+    "dense_2",
+    "dense_3",
+    "dense_rows",
+    "generation_config",
+    "has_mask_embedding",
+    "next_tokens",
+    "preprocessor",
+    "rerank",
+    "sentence_pooling",
+    "target",
+    "token_ids",
+    "tokenizer_config",
+    "tokenizer_model",
+    "vocab",
+    "zero_rows",
+];
+
 /// A checkpoint's hyperparameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     fields: Value,
     architecture: Result<String, Error>,
+}
+
+/// The fields without those that only a conversion sets.
+fn given(mut fields: Map<String, Value>) -> Map<String, Value> {
+    fields.retain(|name, _| !DERIVED.contains(&name.as_str()));
+    fields
 }
 
 impl Config {
@@ -40,6 +66,7 @@ impl Config {
         let first = |object: Option<&Value>| Some(object?.get("architectures")?.get(0)?.as_str()?.to_owned());
         let own = fields.get("architectures").and_then(|list| list.get(0)?.as_str().map(str::to_owned));
         let class = first(fields.get("vision_config")).or(own);
+        let fields = given(fields);
         let architecture = class.ok_or_else(|| Error::Missing(vec!["architectures".to_owned()]));
         Ok(Config { fields: Value::Object(fields), architecture })
     }
@@ -72,7 +99,7 @@ impl Config {
         {
             head_dim(Fields::new(&fields))?;
         }
-        Ok(Config { fields: Value::Object(fields), architecture })
+        Ok(Config { fields: Value::Object(given(fields)), architecture })
     }
 
     /// All fields, including defaults, as a JSON object.

@@ -312,6 +312,7 @@ pub struct TensorPlan {
 pub struct Entry(pub Box<[u8]>);
 
 /// What is known about an output tensor before its type is chosen.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorOrigin {
     /// GGUF name.
