@@ -37,7 +37,7 @@ fn migrate(bytes: Arc<Vec<u8>>) -> Result<(), Error> {
         for input in tensor.op.inputs() {
             let n = input.ty.tensor_bytes(tensor.shape.iter().copied()).expect("a planned tensor has a size");
             if n <= MOST {
-                draft.source.read(input.index, 0, &mut vec![0; n as usize]).expect("a planned tensor can be read");
+                draft.source.read(input.index(), 0, &mut vec![0; n as usize]).expect("a planned tensor can be read");
             }
         }
     }
