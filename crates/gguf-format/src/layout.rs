@@ -170,7 +170,7 @@ impl Head {
     }
 
     /// The places of these tensors in a file, as in [`layout`](Head::layout), without the encoded head. The file has the keys of `more` after
-    /// those of this head.
+    /// those of this head, which alone determines the alignment and the maximum length of names.
     ///
     /// # Errors
     /// See [`layout`](Head::layout).
@@ -198,7 +198,7 @@ impl Head {
         Ok(Places { alignment, head_bytes: size.0, data_offset, base, offsets, file_bytes })
     }
 
-    /// The encoded head, without padding, of a file with the keys and tensors that `places` are [of](Head::places_of).
+    /// The encoded head, without padding, of a file with exactly the keys and tensors that `places` are [of](Head::places_of).
     ///
     /// # Errors
     /// [`LayoutError::TooLarge`].
@@ -208,6 +208,7 @@ impl Head {
         tensors: impl ExactSizeIterator<Item = NewTensor<'t>>,
         places: &Places,
     ) -> Result<Vec<u8>, LayoutError> {
+        debug_assert_eq!(tensors.len(), places.offsets.len());
         let mut head = Vec::with_capacity(usize::try_from(places.head_bytes).map_err(|_| LayoutError::TooLarge)?);
         self.encode_into(&mut head, more, tensors.zip(places.offsets.iter().copied()))?;
         Ok(head)

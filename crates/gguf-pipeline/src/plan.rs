@@ -293,7 +293,7 @@ impl fmt::Debug for Shape {
 /// A tensor of a draft or plan: its [origin](TensorOrigin), to which it dereferences, and the type in the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorPlan {
-    // Shared by clones: the plans of several outputs differ in types only.
+    // Shared by clones: the plans of several outputs usually differ in types only.
     origin: Arc<TensorOrigin>,
     /// The type in the output.
     pub ty: GgmlType,

@@ -37,7 +37,7 @@ pub struct TensorScan<'a> {
     pub bytes: u64,
     /// The result, or the reason why the data cannot be scanned.
     pub result: Result<DataScan, NotScannable>,
-    /// Repeated bytes; only looked for in matrices of floats or blocks.
+    /// Repeated bytes; only those in matrices of floats or blocks of at least 4,096 bytes that are no biases.
     pub repeats: Repeats,
 }
 

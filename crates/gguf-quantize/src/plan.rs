@@ -389,8 +389,8 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
     Ok((old_names, pruned))
 }
 
-/// Sets the type of a tensor, whose type so far is that of its values. The origin of one that is copied is unchanged, and still shared with
-/// other plans.
+/// Sets the type of a tensor; the type so far becomes that of an unquantized conversion. If it is so already, as in a copy, the origin stays
+/// shared with other plans.
 fn set_type(tensor: &mut TensorPlan, ty: GgmlType) {
     if tensor.from != tensor.ty {
         tensor.origin_mut().from = tensor.ty;
