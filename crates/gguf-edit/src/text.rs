@@ -1,7 +1,7 @@
 //! Key-values as editable text, and the edits derived from it.
 //!
 //! A line is `KEY: TYPE = VALUE`. A string is quoted as in JSON, or on separate lines between `<<END` and `END`; an array is a list as in
-//! JSON. Long arrays are hidden: `…` replaces them and keeps them. Lines that begin with `#` are comments.
+//! JSON. Long arrays and very long strings are hidden: `…` replaces them and keeps them. Lines that begin with `#` are comments.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -15,6 +15,9 @@ use crate::{Edit, EditError};
 
 /// The maximum number of elements of a displayed array.
 const SHOWN: u64 = 64;
+
+/// The maximum length of a displayed string in bytes. As text, each byte may take six.
+const LONGEST: usize = 1 << 20;
 
 /// The placeholder for a hidden value.
 const ELIDED: char = '…';
@@ -46,6 +49,9 @@ fn is_plain(key: &str) -> bool {
 
 fn write_value(text: &mut String, value: ValueRef<'_>) {
     match value {
+        ValueRef::String(string) if string.as_bytes().len() > LONGEST => {
+            let _ = write!(text, "{ELIDED} {} bytes", string.as_bytes().len());
+        }
         ValueRef::String(string) => match string.to_str() {
             Ok(string)
                 if string.contains('\n') && string.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()) =>
@@ -206,6 +212,17 @@ mod tests {
         // A NaN is not equal to itself.
         let edits: Vec<Edit> = edits_of(&text, &head()).unwrap();
         assert!(matches!(edits.as_slice(), [Edit::Set { key, .. }] if key == "own.float"), "{text}{edits:?}");
+    }
+
+    #[test]
+    fn a_very_long_string_is_hidden_and_kept() {
+        for (len, is_hidden) in [(LONGEST, false), (LONGEST + 1, true)] {
+            let mut head = Head::default();
+            head.set("general.description", "\u{1}".repeat(len));
+            let text = text_of(&head);
+            assert_eq!(text.contains(&format!("{ELIDED} {len} bytes\n")), is_hidden, "{len}");
+            assert_eq!(edits_of(&text, &head).unwrap(), [], "{len}");
+        }
     }
 
     /// Takes minutes if each line searches the head.

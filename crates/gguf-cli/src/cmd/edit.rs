@@ -16,9 +16,9 @@ use crate::ui::Ui;
 /// Edit the metadata as text in $VISUAL or $EDITOR.
 ///
 /// Each line has the form KEY: TYPE = VALUE. Strings are written in quotation marks as in JSON, or on the lines between
-/// <<END and END; arrays are written as JSON. Long arrays are shown as … and stay unchanged. Remove a line to remove
-/// its key. Changes are applied when the editor exits, in place where possible; see `gguf help set`. If the text is
-/// invalid, the model stays unchanged and the text is kept.
+/// <<END and END; arrays are written as JSON. Long arrays and strings of more than 1 MiB are shown as … and stay
+/// unchanged. Remove a line to remove its key. Changes are applied when the editor exits, in place where possible; see
+/// `gguf help set`. If the text is invalid, the model stays unchanged and the text is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
