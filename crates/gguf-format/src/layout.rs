@@ -4,7 +4,7 @@
 //! write: the file in one pass; the head first and the tensors one by one; the tensors first, after reserved space, and the head last.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -274,7 +274,7 @@ impl Head {
         more: &[Kv],
         tensors: impl Iterator<Item = NewTensor<'t>> + Clone,
     ) -> Result<(), LayoutError> {
-        let mut seen = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for kv in self.kvs.iter().chain(more) {
             if kv.key.is_empty() || kv.key.len() > MAX_KEY {
                 return Err(LayoutError::KeyLength(kv.key.len()));
@@ -286,7 +286,7 @@ impl Head {
             if core::str::from_utf8(&kv.key).is_err() {
                 return Err(LayoutError::KeyNotUtf8(printable(&kv.key)));
             }
-            if seen.insert(kv.key.as_slice(), ()).is_some() {
+            if !seen.insert(kv.key.as_slice()) {
                 return Err(LayoutError::DuplicateKey(printable(&kv.key)));
             }
             refuse_value(&kv.key, kv.value.as_ref(), 0)?;
@@ -306,13 +306,15 @@ impl Head {
                 return Err(LayoutError::TensorDims(printable(t.name), t.shape.len()));
             }
         }
-        // A head may have very many tensors: a sorted list needs less memory than a set.
-        let mut names: Vec<&[u8]> = tensors.map(|t| t.name).collect();
+        // A head may have very many tensors: a sorted list takes less memory than a set.
+        let mut names: Vec<&[u8]> = tensors.clone().map(|t| t.name).collect();
         names.compact_sort_by(Ord::cmp);
-        match names.windows(2).find(|pair| pair.first() == pair.last()) {
-            Some(pair) => Err(LayoutError::DuplicateTensor(pair.first().map_or(String::new(), |name| printable(name)))),
-            None => Ok(()),
+        if names.windows(2).all(|pair| pair.first() != pair.last()) {
+            return Ok(());
         }
+        let mut seen = BTreeSet::new();
+        let first = tensors.map(|t| t.name).find(|name| !seen.insert(*name));
+        Err(LayoutError::DuplicateTensor(first.map_or(String::new(), printable)))
     }
 }
 

@@ -17,11 +17,14 @@ pub(crate) use crate::config_error::shortened;
 /// The fields that a conversion sets if they apply: options, and facts about other files of the folder. A `config.json` cannot set them.
 const DERIVED: &[&str] = &[
     "added_tokens",
+    "config",
     "dense_2",
     "dense_3",
     "dense_rows",
+    "folder",
     "generation_config",
     "has_mask_embedding",
+    "has_target",
     "next_tokens",
     "preprocessor",
     "rerank",
@@ -107,7 +110,13 @@ impl Config {
         &self.fields
     }
 
-    /// Sets a field derived from another file of the folder.
+    /// Sets one of the [`DERIVED`] fields.
+    pub(crate) fn derive(&mut self, name: &str, value: Value) {
+        debug_assert!(DERIVED.contains(&name), "{name}");
+        self.set(name, value);
+    }
+
+    /// Sets a field whose value is that of a tensor.
     pub(crate) fn set(&mut self, name: &str, value: Value) {
         if let Value::Object(fields) = &mut self.fields {
             fields.insert(name.to_owned(), value);
@@ -310,6 +319,31 @@ mod tests {
 
     fn config(document: Value) -> Config {
         Config::new(document).unwrap()
+    }
+
+    #[test]
+    fn a_document_cannot_set_what_a_conversion_derives() {
+        let dir = tempfile::tempdir().unwrap();
+        gguf_test::checkpoint::write_llama(dir.path());
+        let path = dir.path().join("config.json");
+        let document = std::fs::read_to_string(&path).unwrap();
+        let converted = |document: &str| {
+            std::fs::write(&path, document).unwrap();
+            let planned =
+                crate::plan(dir.path(), &crate::Options::default()).unwrap_or_else(|e| panic!("{document}: {e}"));
+            let mut sink = gguf_pipeline::MemorySink::new();
+            planned.plan.run_to(&mut sink, &Default::default(), &()).unwrap();
+            sink.into_outputs()
+        };
+        let expected = converted(&document);
+        for name in DERIVED {
+            for value in
+                [json!("left_out"), json!("only"), json!(true), json!(0), json!([1]), json!({"rows": 1, "tokens": 1})]
+            {
+                let with = document.replacen('{', &format!("{{{name:?}: {value},"), 1);
+                assert!(converted(&with) == expected, "{name}: {value}");
+            }
+        }
     }
 
     #[test]

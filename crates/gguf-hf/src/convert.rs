@@ -292,13 +292,13 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     };
     let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
-        config.set(NextTokens::FIELD, name.into());
+        config.derive(NextTokens::FIELD, name.into());
     }
     // Formulas select a chat template by the name of the folder.
     let folder = dir.path().file_name().map(|name| name.to_string_lossy().into_owned());
-    config.set("folder", location.name.map(str::to_owned).or(folder).into());
+    config.derive("folder", location.name.map(str::to_owned).or(folder).into());
     // A checkpoint can contain both a model and its draft model.
-    config.set("has_target", options.target.is_some().into());
+    config.derive("has_target", options.target.is_some().into());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.path().to_owned(), source };
     let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
@@ -321,7 +321,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     };
     // Problems become metadata warnings.
     if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
-        config.set("generation_config", document);
+        config.derive("generation_config", document);
     }
     let mut unused = Vec::new();
     if options.no_community_template && !is_mistral {
@@ -580,15 +580,15 @@ fn read_config(dir: &dyn Folder, document: Json) -> Result<Config, Error> {
         None => Config::new(document).map_err(wrong)?,
     };
     // For formulas that need the original values, without defaults.
-    config.set("config", as_written);
+    config.derive("config", as_written);
     if let Some(pooling) = pooling(dir)? {
-        config.set("sentence_pooling", pooling);
+        config.derive("sentence_pooling", pooling);
     }
     // An unknown class causes an error later, which lists the known classes.
     if let Ok((_, checkpoint)) = arch::of_checkpoint(&config)
         && let Some(answers) = reranker::answers(dir, &config, checkpoint)?
     {
-        config.set(reranker::FIELD, answers);
+        config.derive(reranker::FIELD, answers);
     }
     Ok(config)
 }

@@ -20,7 +20,7 @@ pub(crate) fn add(dir: &dyn Folder, checkpoint: &mut Checkpoint, config: &mut Co
         let name = if path == "2_Dense" { "dense_2" } else { "dense_3" };
         checkpoint.add_first(dir, &format!("{path}/model.safetensors"), "linear.", &format!("{name}."))?;
         if let Some(document) = files::read_json(dir, &format!("{path}/config.json"))? {
-            config.set(name, document);
+            config.derive(name, document);
         }
     }
     Ok(checkpoint.tensors().len() - before)

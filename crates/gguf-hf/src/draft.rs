@@ -45,8 +45,8 @@ impl std::error::Error for DraftProblem {}
 pub(crate) fn fields(dir: &dyn Folder, target: &dyn Folder, document: Json, config: &mut Config) -> Result<(), Error> {
     let wrong = |source| Error::Config { file: target.path().join("config.json"), source };
     let of_target = Config::raw(document).map_err(wrong)?;
-    config.set("target", of_target.hparams().clone());
-    config.set("has_mask_embedding", files::has(dir, "mask_embedding.pt")?.into());
+    config.derive("target", of_target.hparams().clone());
+    config.derive("has_mask_embedding", files::has(dir, "mask_embedding.pt")?.into());
     Ok(())
 }
 
@@ -87,6 +87,6 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
         ids.push(id);
     }
     weights.replace(index, data);
-    config.set("token_ids", ids.into());
+    config.derive("token_ids", ids.into());
     Ok(())
 }

@@ -48,18 +48,18 @@ pub(crate) fn fields(
         && let Some(rows) = checkpoint.tensors().iter().find(|tensor| tensor.name == format!("{usual}weight"))
         && let Some(rows) = rows.shape.first()
     {
-        config.set("dense_rows", json!(rows));
+        config.derive("dense_rows", json!(rows));
     }
     if table.lists_zero_rows
         && let Some(json) = files::read_json(dir, "tokenizer.json")?
     {
         let n_own = json["model"]["vocab"].as_object().map_or(0, |vocab| vocab.len() as u64);
-        config.set("zero_rows", zero_rows(checkpoint, n_own)?.into());
+        config.derive("zero_rows", zero_rows(checkpoint, n_own)?.into());
     }
     if table.trims_embeddings
         && let Some(tokens) = n_tokens(dir, config, table)?
     {
-        config.set("vocab", json!({ "tokens": tokens }));
+        config.derive("vocab", json!({ "tokens": tokens }));
     }
     Ok(())
 }

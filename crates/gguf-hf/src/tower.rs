@@ -30,14 +30,14 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
         return Err(Error::NoConfig { dir: dir.path().to_owned() });
     };
     let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
-    config.set("preprocessor", preprocessor(dir)?);
+    config.derive("preprocessor", preprocessor(dir)?);
     // A class without encoders is reported before all other errors.
     let of_folder = |source| Error::Plan { path: dir.path().to_owned(), source };
     let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
     let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
     if formulas.chain(table.refuse.iter().map(|(formula, _)| *formula)).any(|formula| formula.contains("added_tokens"))
     {
-        config.set("added_tokens", added_tokens(dir)?);
+        config.derive("added_tokens", added_tokens(dir)?);
     }
     let checkpoint = Checkpoint::open(dir)?;
     // The stored data determines the type of the matrices, not the decoded values.

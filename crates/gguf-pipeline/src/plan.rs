@@ -538,6 +538,7 @@ impl Draft {
         };
         let more = keys.iter().map(|key| Kv { key: key.as_bytes().to_owned(), value: value(key) }).collect();
         match no {
+            // A model in one shard may have such keys, which keep their places.
             0 if keys.iter().any(|key| self.head.get(key).is_some()) => {
                 let mut head = self.head.clone();
                 keys.iter().for_each(|key| head.set(key, value(key)));
@@ -578,7 +579,6 @@ impl Shard {
 }
 
 /// One file of a plan.
-#[derive(Debug)]
 pub struct FilePlan {
     shard: Shard,
     /// The encoded head, if it is not that of the draft.
@@ -586,6 +586,14 @@ pub struct FilePlan {
     places: Places,
     tensors: Range<usize>,
     file_bytes: u64,
+}
+
+impl fmt::Debug for FilePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("FilePlan");
+        shown.field("shard", &self.shard).field("tensors", &self.tensors).field("file_bytes", &self.file_bytes);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl FilePlan {

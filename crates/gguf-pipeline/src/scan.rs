@@ -84,18 +84,17 @@ pub fn scan_tensors<'a>(
         let order = file.gguf().dialect().order;
         let layout = Layout::of(&scan.tensor);
         let result = scan_data(scan.tensor.ty, order, buffer, from / layout.block_bytes);
-        let piece = repeats::search(layout, from, buffer);
+        let piece = repeats::are_unusual(&scan.tensor, scan.bytes).then(|| repeats::search(layout, from, buffer));
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = open.entry(i).or_default();
+        parts.n += 1;
         add(&mut parts.result, result);
-        parts.pieces.push(piece);
-        if parts.pieces.len() as u64 == scan.bytes.div_ceil(step) {
+        parts.pieces.extend(piece);
+        if parts.n == scan.bytes.div_ceil(step) {
             let parts = open.remove(&i).unwrap_or_default();
             drop(open);
             scan.result = parts.result;
-            if repeats::are_unusual(&scan.tensor, scan.bytes) {
-                scan.repeats = repeats::join(layout, parts.pieces);
-            }
+            scan.repeats = repeats::join(layout, parts.pieces);
             let is_clean = scan.result.is_ok_and(|result| result.is_clean());
             if !is_clean || scan.repeats != Repeats::default() {
                 found.lock().unwrap_or_else(PoisonError::into_inner).push((i, scan));
@@ -139,13 +138,15 @@ fn step_of(scan: &TensorScan<'_>) -> u64 {
 /// The results of the pieces of a tensor.
 #[derive(Debug)]
 struct Parts {
+    /// Number of pieces.
+    n: u64,
     result: Result<DataScan, NotScannable>,
     pieces: Vec<Piece>,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { result: Ok(DataScan::default()), pieces: Vec::new() }
+        Parts { n: 0, result: Ok(DataScan::default()), pieces: Vec::new() }
     }
 }
 

@@ -219,7 +219,7 @@ impl Array {
         let Parts { bytes, len, dialect, .. } = &mut *array.parts;
         let values = values.into_iter();
         let width = T::TYPE.fixed_bytes().and_then(|width| usize::try_from(width).ok()).unwrap_or(0);
-        // Without memory for all of them, the list grows until there is none.
+        // A hint: if this much memory is not available, the vector grows with each element.
         let _ = bytes.try_reserve_exact(values.size_hint().0.saturating_mul(width));
         for v in values {
             // The lengths of version 3 can represent any length.

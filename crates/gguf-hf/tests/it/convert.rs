@@ -273,49 +273,6 @@ fn a_plan_tells_everything_beforehand() {
     assert!(path("").ends_with("-F16.gguf"), "{}", path(""));
 }
 
-/// Options, and facts about other files, are not taken from `config.json`.
-#[test]
-fn the_configuration_cannot_set_what_a_conversion_derives() {
-    let names = [
-        "added_tokens",
-        "dense_2",
-        "dense_3",
-        "dense_rows",
-        "generation_config",
-        "has_mask_embedding",
-        "has_target",
-        "next_tokens",
-        "preprocessor",
-        "rerank",
-        "sentence_pooling",
-        "target",
-        "token_ids",
-        "tokenizer_config",
-        "tokenizer_model",
-        "vocab",
-        "zero_rows",
-    ];
-    let dir = tempfile::tempdir().unwrap();
-    let [model, out] = ["model", "out.gguf"].map(|name| dir.path().join(name));
-    fs::create_dir(&model).unwrap();
-    write_llama(&model);
-    let config = fs::read_to_string(model.join("config.json")).unwrap();
-    let converted = |config: &str| {
-        fs::write(model.join("config.json"), config).unwrap();
-        run(&model, &out, &Options::default()).unwrap_or_else(|e| panic!("{config}: {e}"));
-        fs::read(&out).unwrap()
-    };
-    let expected = converted(&config);
-    for name in names {
-        for value in
-            [r#""left_out""#, r#""only""#, "true", "0", "[1]", r#"{"rows": 1, "tokens": 1, "bos_token_id": 5}"#]
-        {
-            let with = config.replacen('{', &format!("{{{name:?}: {value},"), 1);
-            assert!(converted(&with) == expected, "{name}: {value}");
-        }
-    }
-}
-
 #[test]
 fn a_vocabulary_needs_no_weights() {
     let dir = tempfile::tempdir().unwrap();
