@@ -304,7 +304,8 @@ fn scales(model: &Model<'_>, seen: &Seen<'_>, report: &mut Report) {
         let is_per_expert = SCALED.iter().any(|(scaled, per_expert)| *scaled == stem && *per_expert);
         let n = if is_per_expert { model.hparams.experts } else { 1 };
         if t.dims.dim(0) != n || t.dims.skip(1).any(|dim| dim != 1) {
-            let message = format_args!("the shape is {}", shape(t.dims));
+            let found = shape(t.dims);
+            let message = format_args!("the shape is {found}");
             report.add_with(&TENSOR_SHAPE, t, message, format!("[{n}]"), TENSOR_SHAPE.hint);
         }
     }
@@ -435,7 +436,8 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Rep
             };
             if is_seen(i) && !is_next && tensor.need() == Need::UnlessFused && is_fused {
                 let name = tensor.name_in(block.map(|_| number));
-                let message = format_args!("{} has it already", tensor.row.fused());
+                let fused = tensor.row.fused();
+                let message = format_args!("{fused} has it already");
                 report.add(&TENSOR_UNEXPECTED, At::no_tensor(&name), message);
             }
             let stack = tensor.row.stack();

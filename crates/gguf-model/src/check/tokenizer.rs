@@ -270,7 +270,8 @@ fn replacements(model: &Model<'_>, report: &mut Report) {
         byte(0).zip(byte(1)).zip(byte(2)).zip(byte(3)).map(|(((a, b), c), d)| u32::from_le_bytes([a, b, c, d]));
     if length.is_none_or(|n| u64::from(n) + 4 >= bytes.len()) {
         let expected = "the length of a trie in 4 bytes, the trie, and texts";
-        let message = format_args!("the array has {} elements, which do not hold the trie", bytes.len());
+        let n = bytes.len();
+        let message = format_args!("the array has {n} elements, which do not hold the trie");
         report.add_with(&VALUE_REJECTED, &kv, message, expected, VALUE_REJECTED.hint);
     }
 }

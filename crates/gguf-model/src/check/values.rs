@@ -75,7 +75,8 @@ fn value_type(model: &Model<'_>, kv: &KvRef<'_>, row: &'static KeyInfo, reads: &
                 report.add_with(&KEY_TYPE, kv, wrong_type, expected, KEY_TYPE.hint);
             }
             (Some(Misread::Length(expected)), ValueRef::Array(a)) => {
-                let message = format_args!("the array has {} elements", a.len());
+                let n = a.len();
+                let message = format_args!("the array has {n} elements");
                 report.add_with(&VALUE_ARRAY_LENGTH, kv, message, expected, VALUE_ARRAY_LENGTH.hint);
             }
             _ => {}
@@ -175,7 +176,8 @@ fn tensor_extra(model: &Model<'_>, report: &mut Report) {
     if let ValueRef::Array(flags) = kv.value
         && flags.len() != names.len()
     {
-        let message = format_args!("the array has {} elements", flags.len());
+        let n = flags.len();
+        let message = format_args!("the array has {n} elements");
         let expected = format!("{} elements, one for each tensor in the list", names.len());
         report.add_with(&VALUE_ARRAY_LENGTH, kv, message, expected, VALUE_ARRAY_LENGTH.hint);
     }
@@ -694,7 +696,8 @@ fn choices(model: &Model<'_>, report: &mut Report) {
         && let Some(list) = kv.value.as_array()
         && list.len() != 3
     {
-        let message = format_args!("{} blocks of the target are listed", list.len());
+        let n = list.len();
+        let message = format_args!("{n} blocks of the target are listed");
         report.add_with(&VALUE_REJECTED, kv, message, "3 blocks", VALUE_REJECTED.hint);
     }
     // The blocks of DeepSeek 4 have one way of scoring experts (`load_arch_hparams`).
@@ -705,7 +708,8 @@ fn choices(model: &Model<'_>, report: &mut Report) {
         && scored_alike
         && kv.value.as_integer().is_some_and(|n| n != 4)
     {
-        let message = format_args!("the scores of experts are of kind {}", kv.value.as_integer().unwrap_or_default());
+        let kind = kv.value.as_integer().unwrap_or_default();
+        let message = format_args!("the scores of experts are of kind {kind}");
         report.add_with(&VALUE_REJECTED, kv, message, "4, sqrt_softplus", VALUE_REJECTED.hint);
     }
 }
