@@ -9,7 +9,8 @@ use gguf_pipeline::plan::Op;
 
 use crate::config::Config;
 use crate::dtype::SourceTensor;
-use crate::formula::Fields;
+use crate::facts::Fact;
+use crate::formula::{self, Fields};
 use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
 use crate::warning::ArchitectureWarning;
 
@@ -90,21 +91,22 @@ pub(crate) fn plan_parts(
         checkpoint,
     };
     let file_type = file_type(stored);
-    plan.fields.fields.insert("file_type".to_owned(), file_type.into());
-    plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
-    for (field, pattern) in checkpoint.present {
+    let facts = &mut plan.fields.facts;
+    facts.set(Fact::FileType, file_type);
+    facts.set(Fact::AppendedBlocks, names::n_appended(checkpoint, sources));
+    for (fact, pattern) in checkpoint.present {
         let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
-        plan.fields.fields.insert((*field).to_owned(), is_there.into());
+        facts.set_named(fact, is_there);
     }
     let shape_of = |pattern: &str| {
         let found = sources.iter().find(|source| names::matches(pattern, &source.name));
         found.map_or(&[][..], |source| source.shape.as_slice())
     };
-    for (field, pattern) in checkpoint.row_lens {
-        plan.fields.fields.insert((*field).to_owned(), shape_of(pattern).last().copied().into());
+    for (fact, pattern) in checkpoint.row_lens {
+        facts.set_named(fact, shape_of(pattern).last().copied());
     }
-    for (field, pattern) in checkpoint.row_counts {
-        plan.fields.fields.insert((*field).to_owned(), shape_of(pattern).first().copied().into());
+    for (fact, pattern) in checkpoint.row_counts {
+        facts.set_named(fact, shape_of(pattern).first().copied());
     }
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
@@ -118,7 +120,7 @@ pub(crate) fn plan_parts(
     }
     for (formula, what) in checkpoint.refuse {
         if tensors::condition_holds(formula, what, &plan.fields)? {
-            let is_about_next = asked != NextTokens::Included && formula.contains(NextTokens::FIELD);
+            let is_about_next = asked != NextTokens::Included && formula::reads(formula, Fact::NextTokens);
             return Err(match is_about_next {
                 true => PlanError::NotSeparate { architecture: plan.architecture, asked },
                 false => PlanError::Refused { architecture: plan.architecture, what },
@@ -150,13 +152,13 @@ pub(crate) fn plan_parts(
     Ok(plan)
 }
 
-/// Sets the field `vocab.rows`, which patterns of embeddings use: the number of tokens (the field `vocab.tokens`), limited to the rows of
-/// the embedding matrix.
+/// Sets the fact `vocab.rows`, which patterns of embeddings use: the number of tokens, `vocab.tokens`, limited to the rows of the embedding
+/// matrix.
 fn trim(sources: &[SourceTensor], fields: &mut Fields) {
     let embeddings = sources.iter().find(|source| source.name.ends_with("embed_tokens.weight"));
     let rows = embeddings.and_then(|source| source.shape.first().copied()).unwrap_or(u64::MAX);
-    let tokens = fields.number("vocab.tokens").unwrap_or(u64::MAX);
-    fields.fields.insert("vocab".to_owned(), serde_json::json!({ "rows": rows.min(tokens) }));
+    let tokens = fields.number("@vocab.tokens").unwrap_or(u64::MAX);
+    fields.facts.set(Fact::Vocab, serde_json::json!({ "rows": rows.min(tokens) }));
 }
 
 /// The `general.file_type` for a tensor type (`enum llama_ftype` in `llama.h`).
@@ -207,7 +209,11 @@ pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Chec
 }
 
 fn raw_fields(config: &Config) -> Fields {
-    Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 }
+    Fields {
+        fields: config.hparams().as_object().cloned().unwrap_or_default(),
+        facts: config.facts().clone(),
+        n_blocks: 0,
+    }
 }
 
 /// The tables of image and audio encoders.

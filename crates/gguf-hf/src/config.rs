@@ -13,41 +13,14 @@ use serde_json::{Map, Value, json};
 use crate::autoconfig;
 pub use crate::config_error::Error;
 pub(crate) use crate::config_error::shortened;
-
-/// The fields that a conversion sets if they apply: options, and facts about other files of the folder. A `config.json` cannot set them.
-const DERIVED: &[&str] = &[
-    "added_tokens",
-    "config",
-    "dense_2",
-    "dense_3",
-    "dense_rows",
-    "folder",
-    "generation_config",
-    "has_mask_embedding",
-    "has_target",
-    "next_tokens",
-    "preprocessor",
-    "rerank",
-    "sentence_pooling",
-    "target",
-    "token_ids",
-    "tokenizer_config",
-    "tokenizer_model",
-    "vocab",
-    "zero_rows",
-];
+use crate::facts::Facts;
 
 /// A checkpoint's hyperparameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     fields: Value,
+    facts: Facts,
     architecture: Result<String, Error>,
-}
-
-/// The fields without those that only a conversion sets.
-fn given(mut fields: Map<String, Value>) -> Map<String, Value> {
-    fields.retain(|name, _| !DERIVED.contains(&name.as_str()));
-    fields
 }
 
 impl Config {
@@ -69,9 +42,8 @@ impl Config {
         let first = |object: Option<&Value>| Some(object?.get("architectures")?.get(0)?.as_str()?.to_owned());
         let own = fields.get("architectures").and_then(|list| list.get(0)?.as_str().map(str::to_owned));
         let class = first(fields.get("vision_config")).or(own);
-        let fields = given(fields);
         let architecture = class.ok_or_else(|| Error::Missing(vec!["architectures".to_owned()]));
-        Ok(Config { fields: Value::Object(fields), architecture })
+        Ok(Config { fields: Value::Object(fields), facts: Facts::default(), architecture })
     }
 
     /// Takes the parsed `config.json` unchanged, without defaults. Some architectures require this.
@@ -102,7 +74,7 @@ impl Config {
         {
             head_dim(Fields::new(&fields))?;
         }
-        Ok(Config { fields: Value::Object(given(fields)), architecture })
+        Ok(Config { fields: Value::Object(fields), facts: Facts::default(), architecture })
     }
 
     /// All fields, including defaults, as a JSON object.
@@ -110,17 +82,13 @@ impl Config {
         &self.fields
     }
 
-    /// Sets one of the [`DERIVED`] fields.
-    pub(crate) fn derive(&mut self, name: &str, value: Value) {
-        debug_assert!(DERIVED.contains(&name), "{name}");
-        self.set(name, value);
+    /// What the conversion knows beside the fields.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    /// Sets a field whose value is that of a tensor.
-    pub(crate) fn set(&mut self, name: &str, value: Value) {
-        if let Value::Object(fields) = &mut self.fields {
-            fields.insert(name.to_owned(), value);
-        }
+    pub(crate) fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
     }
 
     /// The fields, for lookups.
@@ -316,6 +284,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Fact;
 
     fn config(document: Value) -> Config {
         Config::new(document).unwrap()
@@ -336,10 +305,23 @@ mod tests {
             sink.into_outputs()
         };
         let expected = converted(&document);
-        for name in DERIVED {
-            for value in
-                [json!("left_out"), json!("only"), json!(true), json!(0), json!([1]), json!({"rows": 1, "tokens": 1})]
-            {
+        let facts = Fact::ALL.iter().map(|fact| fact.name());
+        let tables = crate::arch::supported().map(|(_, table)| table).chain(crate::arch::supported_towers());
+        let of_tensors = |table: &'static gguf_model::arch::Checkpoint| {
+            [table.peeked, table.present, table.row_lens, table.row_counts].into_iter().flatten().map(|(name, _)| *name)
+        };
+        let names: std::collections::BTreeSet<&str> = facts.chain(tables.flat_map(of_tensors)).collect();
+        assert!(names.contains("next_tokens") && names.contains("n_positions"), "{names:?}");
+        let values = [
+            json!("left_out"),
+            json!("only"),
+            json!(true),
+            json!(0),
+            json!([1]),
+            json!({"rows": 1, "tokens": 1, "h": 1}),
+        ];
+        for name in names.into_iter().flat_map(|name| [name.to_owned(), format!("@{name}")]) {
+            for value in &values {
                 let with = document.replacen('{', &format!("{{{name:?}: {value},"), 1);
                 assert!(converted(&with) == expected, "{name}: {value}");
             }

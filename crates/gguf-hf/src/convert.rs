@@ -17,6 +17,7 @@ use crate::config::{self, Config};
 use crate::dense;
 use crate::draft::{self, DraftProblem};
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 use crate::fuse;
@@ -292,13 +293,13 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     };
     let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
-        config.derive(NextTokens::FIELD, name.into());
+        config.facts_mut().set(Fact::NextTokens, name);
     }
     // Formulas select a chat template by the name of the folder.
     let folder = dir.path().file_name().map(|name| name.to_string_lossy().into_owned());
-    config.derive("folder", location.name.map(str::to_owned).or(folder).into());
+    config.facts_mut().set(Fact::Folder, location.name.map(str::to_owned).or(folder));
     // A checkpoint can contain both a model and its draft model.
-    config.derive("has_target", options.target.is_some().into());
+    config.facts_mut().set(Fact::HasTarget, options.target.is_some());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.path().to_owned(), source };
     let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
@@ -321,7 +322,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     };
     // Problems become metadata warnings.
     if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
-        config.derive("generation_config", document);
+        config.facts_mut().set(Fact::GenerationConfig, document);
     }
     let mut unused = Vec::new();
     if options.no_community_template && !is_mistral {
@@ -402,21 +403,23 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     let tokenizer_options = TokenizerOptions { pre, vocab, special_tokens, community_template, template_file_first };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let mut tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
-    for name in ["tokenizer_config", "generation_config"] {
-        let document = match files::read_json(tokenizer_dir, &format!("{name}.json")) {
+    for fact in [Fact::TokenizerConfig, Fact::GenerationConfig] {
+        let document = match files::read_json(tokenizer_dir, &format!("{}.json", fact.name())) {
             // Problems are reported as metadata warnings.
-            Err(_) if name == "generation_config" => None,
+            Err(_) if fact == Fact::GenerationConfig => None,
             document => document?,
         };
-        model.fields.fields.extend(document.map(|document| (name.to_owned(), document)));
+        if let Some(document) = document {
+            model.fields.facts.set(fact, document);
+        }
     }
     // The vocabulary type, for formulas of the key-values that follow.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
-        let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());
-        model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
+        let kind = kind.as_ref().as_str().map(|kind| kind.to_string());
+        model.fields.facts.set(Fact::TokenizerModel, kind);
     }
     let has_chat_template = tokenizer.kvs.iter().any(|(key, _)| key == "tokenizer.chat_template");
-    model.fields.fields.insert("has_chat_template".to_owned(), has_chat_template.into());
+    model.fields.facts.set(Fact::HasChatTemplate, has_chat_template);
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, mut more) = (evaluate(tokenizer_table.tokenizer_first)?, evaluate(tokenizer_table.tokenizer_keys)?);
     if model.checkpoint.takes_tokenizer_class {
@@ -580,15 +583,15 @@ fn read_config(dir: &dyn Folder, document: Json) -> Result<Config, Error> {
         None => Config::new(document).map_err(wrong)?,
     };
     // For formulas that need the original values, without defaults.
-    config.derive("config", as_written);
+    config.facts_mut().set(Fact::Config, as_written);
     if let Some(pooling) = pooling(dir)? {
-        config.derive("sentence_pooling", pooling);
+        config.facts_mut().set(Fact::SentencePooling, pooling);
     }
     // An unknown class causes an error later, which lists the known classes.
     if let Ok((_, checkpoint)) = arch::of_checkpoint(&config)
         && let Some(answers) = reranker::answers(dir, &config, checkpoint)?
     {
-        config.derive(reranker::FIELD, answers);
+        config.facts_mut().set(Fact::Rerank, answers);
     }
     Ok(config)
 }

@@ -4,10 +4,11 @@
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 
-/// Inserts the tensors of the dense layers listed in `modules.json` before all others, and sets the fields `dense_2` and `dense_3` to their
+/// Inserts the tensors of the dense layers listed in `modules.json` before all others, and sets the facts `dense_2` and `dense_3` to their
 /// configurations. Returns the number of inserted tensors.
 pub(crate) fn add(dir: &dyn Folder, checkpoint: &mut Checkpoint, config: &mut Config) -> Result<usize, Error> {
     let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(0) };
@@ -17,10 +18,10 @@ pub(crate) fn add(dir: &dyn Folder, checkpoint: &mut Checkpoint, config: &mut Co
     let before = checkpoint.tensors().len();
     // Each layer is inserted before the existing tensors.
     for path in paths.collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_empty()) {
-        let name = if path == "2_Dense" { "dense_2" } else { "dense_3" };
-        checkpoint.add_first(dir, &format!("{path}/model.safetensors"), "linear.", &format!("{name}."))?;
+        let fact = if path == "2_Dense" { Fact::Dense2 } else { Fact::Dense3 };
+        checkpoint.add_first(dir, &format!("{path}/model.safetensors"), "linear.", &format!("{}.", fact.name()))?;
         if let Some(document) = files::read_json(dir, &format!("{path}/config.json"))? {
-            config.derive(name, document);
+            config.facts_mut().set(fact, document);
         }
     }
     Ok(checkpoint.tensors().len() - before)

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 use crate::model_plan::PlanError;
@@ -40,17 +41,17 @@ impl fmt::Display for DraftProblem {
 
 impl std::error::Error for DraftProblem {}
 
-/// Sets the fields that draft models need in addition to their own: the configuration of the model in `target`, and whether the mask
-/// embedding is in a separate file.
+/// Sets the facts that draft models need: the configuration of the model in `target`, and whether the mask embedding is in a
+/// separate file.
 pub(crate) fn fields(dir: &dyn Folder, target: &dyn Folder, document: Json, config: &mut Config) -> Result<(), Error> {
     let wrong = |source| Error::Config { file: target.path().join("config.json"), source };
     let of_target = Config::raw(document).map_err(wrong)?;
-    config.derive("target", of_target.hparams().clone());
-    config.derive("has_mask_embedding", files::has(dir, "mask_embedding.pt")?.into());
+    config.facts_mut().set(Fact::Target, of_target.hparams().clone());
+    config.facts_mut().set(Fact::HasMaskEmbedding, files::has(dir, "mask_embedding.pt")?);
     Ok(())
 }
 
-/// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The field `token_ids` holds the ids.
+/// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The fact `token_ids` holds the ids.
 pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Config, table: &Table) -> Result<(), Error> {
     let place = weights.tensors().iter().position(|tensor| tensor.name == table.ids);
     let Some((index, tensor)) = place.and_then(|index| Some((index, weights.tensors().get(index)?.clone()))) else {
@@ -66,8 +67,9 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
     let n = tensor.shape.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim)).filter(|n| *n <= MAX_IDS);
     let n = n.ok_or_else(|| wrong(format!("expected at most {MAX_IDS} numbers")))?;
     let fields = config.hparams();
-    let all = if table.takes_tokenizer_class { fields } else { &fields["target"] };
-    let n_tokens = all["vocab_size"].as_u64().unwrap_or(u64::MAX);
+    let target = config.facts().get(Fact::Target);
+    let all = if table.takes_tokenizer_class { Some(fields) } else { target };
+    let n_tokens = all.unwrap_or(&Json::Null)["vocab_size"].as_u64().unwrap_or(u64::MAX);
     if let Some(expected) = fields["draft_vocab_size"].as_u64().filter(|expected| *expected != n) {
         return Err(wrong(format!("expected {expected} numbers (draft_vocab_size)")));
     }
@@ -87,6 +89,6 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
         ids.push(id);
     }
     weights.replace(index, data);
-    config.derive("token_ids", ids.into());
+    config.facts_mut().set(Fact::TokenIds, ids);
     Ok(())
 }

@@ -6,6 +6,7 @@ use gguf_format::{GgmlType, n_elements};
 
 /// A number format of a checkpoint, under the name that safetensors uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Dtype {
     /// The name: `BF16`.
     pub name: &'static str,

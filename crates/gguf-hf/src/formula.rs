@@ -8,6 +8,7 @@
 //! | notation | value |
 //! |---|---|
 //! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
+//! | `@next_tokens` | a fact that the conversion knows beside the configuration, see the module `facts` |
 //! | `n_embd\|hidden_size\|768` | the first that is present, even if `null` |
 //! | `head_dim ?? 64` | the first that is present and not `null` |
 //! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and empty values are false |
@@ -49,6 +50,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Number, Value, json};
 
 use crate::config;
+use crate::facts::{Fact, Facts};
 use crate::templates::template;
 
 /// An error in evaluating a formula.
@@ -82,6 +84,8 @@ impl fmt::Display for Error {
 pub(crate) enum Formula {
     Constant(Value),
     Name(String),
+    /// A fact that the conversion knows, by its name without the `@`.
+    Fact(String),
     Member(Box<Formula>, String),
     Index(Box<Formula>, Box<Formula>),
     /// The first name that is present.
@@ -175,6 +179,8 @@ functions! {
 pub(crate) struct Fields {
     /// The fields of the configuration, and the fields that formulas set.
     pub(crate) fields: Map<String, Value>,
+    /// What the conversion knows beside the configuration.
+    pub(crate) facts: Facts,
     /// The number of blocks, which is the length of per-block lists.
     pub(crate) n_blocks: u64,
 }
@@ -201,10 +207,20 @@ pub(crate) const MAX_STEPS: u64 = 1 << 19;
 const STEPS_OF_QUANTILE: usize = 1 << 12;
 
 impl Fields {
-    /// The integer at the path of an object field, such as `rerank.yes`.
+    /// The fields without facts.
+    #[cfg(test)]
+    pub(crate) fn of(fields: Map<String, Value>, n_blocks: u64) -> Fields {
+        Fields { fields, facts: Facts::default(), n_blocks }
+    }
+
+    /// The integer at the path of an object, such as `image.break` of the fields or `@rerank.yes` of the facts.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         let (object, field) = path.split_once('.')?;
-        self.fields.get(object)?.get(field)?.as_u64()
+        let object = match object.strip_prefix('@') {
+            Some(fact) => self.facts.named(fact),
+            None => self.fields.get(object),
+        };
+        object?.get(field)?.as_u64()
     }
 
     /// The formula's value; `None` if it is a missing field.
@@ -242,6 +258,7 @@ impl<'v> Evaluation<'v> {
         Ok(Some(Cow::Owned(match formula {
             Formula::Constant(value) => return Ok(Some(Cow::Borrowed(value))),
             Formula::Name(name) => return Ok(self.look_up(name, locals)),
+            Formula::Fact(name) => return Ok(self.fields.facts.named(name).map(Cow::Borrowed)),
             Formula::Member(object, name) => match eval(object)?.map(|object| field(object, name)) {
                 Some(Ok(value)) => return Ok(value),
                 None => return Ok(None),
@@ -342,6 +359,7 @@ impl<'v> Evaluation<'v> {
             None => {
                 let mut names = self.whole.names();
                 let mut seen = HashSet::new();
+                names.iter_mut().filter(|name| name.starts_with('@')).for_each(|name| *name = name.split_off(1));
                 names.retain(|name| seen.insert(name.clone()));
                 Err(Error::Long { names, n_blocks: self.fields.n_blocks })
             }
@@ -763,7 +781,7 @@ impl fmt::Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Formula::Constant(value) => write!(f, "{value}"),
-            Formula::Name(name) => f.write_str(name),
+            Formula::Name(name) | Formula::Fact(name) => f.write_str(name),
             Formula::Member(object, name) => write!(f, "{object}.{name}"),
             Formula::Index(list, index) => write!(f, "{list}[{index}]"),
             Formula::Present(options) => {
@@ -796,11 +814,12 @@ impl Formula {
         if parser.at < text.len() { parser.wrong("the end") } else { Ok(formula) }
     }
 
-    /// The fields that the formula reads, such as `hidden_size` and `rope.factor`, in their order.
+    /// The fields and facts that the formula reads, such as `hidden_size`, `rope.factor` and `@target`, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Formula::Constant(_) => Vec::new(),
             Formula::Name(name) => vec![name.clone()],
+            Formula::Fact(name) => vec![format!("@{name}")],
             Formula::Member(of, member) => of.names().into_iter().map(|name| format!("{name}.{member}")).collect(),
             Formula::Not(of) | Formula::Negative(of) => of.names(),
             Formula::Index(a, b) | Formula::Binary(_, a, b) => [a.names(), b.names()].concat(),
@@ -816,6 +835,12 @@ impl Formula {
             }
         }
     }
+}
+
+/// Whether a formula reads a fact.
+pub(crate) fn reads(formula: &str, fact: Fact) -> bool {
+    let is_fact = |name: &String| name.split('.').next().and_then(|name| name.strip_prefix('@')) == Some(fact.name());
+    Formula::parse(formula).is_ok_and(|formula| formula.names().iter().any(is_fact))
 }
 
 struct Parser<'a> {
@@ -1035,6 +1060,9 @@ impl<'a> Parser<'a> {
         if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
             return self.number();
         }
+        if self.sign("@") {
+            return Ok(Formula::Fact(self.name()?));
+        }
         let name = self.name()?;
         Ok(match (name.as_str(), Function::of(&name)) {
             ("true" | "True", _) => Formula::Constant(Value::Bool(true)),
@@ -1135,7 +1163,7 @@ mod tests {
             "inner": {"n": 4, "none": null}, "types": ["full", "half", "full"], "yes": true,
         });
         let Value::Object(fields) = fields else { panic!() };
-        let (fields, formula) = (Fields { fields, n_blocks: 3 }, Formula::parse(text)?);
+        let (fields, formula) = (Fields::of(fields, 3), Formula::parse(text)?);
         Ok(fields.eval(&formula)?.map(Cow::into_owned))
     }
 
@@ -1256,7 +1284,7 @@ mod tests {
         let Value::Object(fields) = json!({"list": list, "table": {"list": list}, "text": "x".repeat(1000)}) else {
             panic!()
         };
-        let (fields, formula) = (Fields { fields, n_blocks: 4 }, Formula::parse(text).unwrap());
+        let (fields, formula) = (Fields::of(fields, 4), Formula::parse(text).unwrap());
         let (value, steps) = fields.eval_counted(&formula);
         value.unwrap();
         steps
@@ -1304,7 +1332,7 @@ mod tests {
     fn steps_are_limited() {
         let list: Vec<Value> = (0..1000).map(Value::from).collect();
         let Value::Object(fields) = json!({"odd": list, "text": "x".repeat(100_000)}) else { panic!() };
-        let fields = Fields { fields, n_blocks: 65536 };
+        let fields = Fields::of(fields, 65536);
         for text in ["[-1 in odd for i]", "[odd for i]", "[text[i % len(text)] == 'x' for i]", "[icdf(0.5) for i]"] {
             let error = fields.holds(&Formula::parse(text).unwrap()).unwrap_err();
             assert!(matches!(error, Error::Long { n_blocks: 65536, .. }), "{text}: {error}");

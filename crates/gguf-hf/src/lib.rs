@@ -12,6 +12,7 @@ mod dense;
 mod draft;
 mod dtype;
 mod error;
+mod facts;
 mod files;
 mod folder;
 mod folder_error;

@@ -14,6 +14,7 @@ use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, Shape, TensorPlan};
 use crate::arch::names::matches;
 use crate::config;
 use crate::dtype::{Dtype, SourceTensor};
+use crate::facts::Fact;
 use crate::formula::Fields;
 use crate::warning::ArchitectureWarning;
 
@@ -94,10 +95,7 @@ pub enum NextTokens {
 }
 
 impl NextTokens {
-    /// The configuration field that formulas read.
-    pub(crate) const FIELD: &str = "next_tokens";
-
-    /// The field's value.
+    /// The value of [`Fact::NextTokens`].
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             NextTokens::Included => None,
@@ -106,9 +104,9 @@ impl NextTokens {
         }
     }
 
-    /// Parses the field.
+    /// Parses [`Fact::NextTokens`].
     pub(crate) fn of(fields: &Fields) -> NextTokens {
-        let name = fields.fields.get(NextTokens::FIELD).and_then(|value| value.as_str());
+        let name = fields.facts.get(Fact::NextTokens).and_then(|value| value.as_str());
         [NextTokens::LeftOut, NextTokens::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
     }
 }

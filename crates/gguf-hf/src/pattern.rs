@@ -436,7 +436,9 @@ fn bound(text: &str) -> Result<Option<Bound>, Mismatch> {
     for term in text.split('+') {
         match term.parse::<i64>() {
             Ok(n) => bound.number += n,
-            Err(_) if term.starts_with(|c: char| c.is_ascii_alphabetic()) => bound.names.push(term.to_owned()),
+            Err(_) if term.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@') => {
+                bound.names.push(term.to_owned())
+            }
             Err(_) => return Err(Mismatch::Syntax("a bound that is neither a number nor a name")),
         }
     }

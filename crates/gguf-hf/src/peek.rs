@@ -9,15 +9,16 @@ use crate::arch::names;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 use crate::model_plan::PlanError;
 use crate::tokenizer::{self, TokenizerOptions};
 
-/// The maximum number of elements of a tensor whose values become fields.
+/// The maximum number of elements of a tensor whose values become facts.
 const MAX_ELEMENTS: u64 = 65536;
 
-/// Sets the fields that depend on the data, as requested by the table of the class.
+/// Sets the facts that depend on the data, as requested by the table of the class.
 pub(crate) fn fields(
     dir: &dyn Folder,
     config: &mut Config,
@@ -26,12 +27,12 @@ pub(crate) fn fields(
 ) -> Result<(), Error> {
     for (index, tensor) in checkpoint.tensors().iter().enumerate() {
         let Ok(name) = names::of_text_model(table, &[], &tensor.name) else { continue };
-        let Some((field, block)) = names::peeked(table, &name) else { continue };
+        let Some((fact, block)) = names::peeked(table, &name) else { continue };
         let values = Json::from(values(dir, checkpoint, index)?);
         match block {
-            None => config.set(field, values),
+            None => config.facts_mut().set_named(fact, values),
             Some(block) => {
-                let mut list = config.hparams()[field].as_array().cloned().unwrap_or_default();
+                let mut list = config.facts().named(fact).and_then(Json::as_array).cloned().unwrap_or_default();
                 let place = usize::try_from(block).unwrap_or(usize::MAX);
                 if place < MAX_ELEMENTS as usize {
                     list.resize(list.len().max(place + 1), Json::Null);
@@ -39,7 +40,7 @@ pub(crate) fn fields(
                         *slot = values;
                     }
                 }
-                config.set(field, Json::Array(list));
+                config.facts_mut().set_named(fact, list);
             }
         }
     }
@@ -48,18 +49,18 @@ pub(crate) fn fields(
         && let Some(rows) = checkpoint.tensors().iter().find(|tensor| tensor.name == format!("{usual}weight"))
         && let Some(rows) = rows.shape.first()
     {
-        config.derive("dense_rows", json!(rows));
+        config.facts_mut().set(Fact::DenseRows, *rows);
     }
     if table.lists_zero_rows
         && let Some(json) = files::read_json(dir, "tokenizer.json")?
     {
         let n_own = json["model"]["vocab"].as_object().map_or(0, |vocab| vocab.len() as u64);
-        config.derive("zero_rows", zero_rows(checkpoint, n_own)?.into());
+        config.facts_mut().set(Fact::ZeroRows, zero_rows(checkpoint, n_own)?);
     }
     if table.trims_embeddings
         && let Some(tokens) = n_tokens(dir, config, table)?
     {
-        config.derive("vocab", json!({ "tokens": tokens }));
+        config.facts_mut().set(Fact::Vocab, json!({ "tokens": tokens }));
     }
     Ok(())
 }

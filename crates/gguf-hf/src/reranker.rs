@@ -6,21 +6,20 @@ use serde_json::{Value as Json, json};
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
+use crate::formula;
 use crate::problem::FileProblem;
 use crate::tokenizer;
-
-/// The field for formulas and patterns with the ids of the two answers.
-pub(crate) const FIELD: &str = "rerank";
 
 /// The lowercase parts of names that identify these models.
 const NAMES: [&str; 2] = ["qwen3-reranker", "qwen3-vl-reranker"];
 
 /// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a supported class.
 pub(crate) fn answers(dir: &dyn Folder, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
-    let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula.starts_with(FIELD));
+    let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula::reads(formula, Fact::Rerank));
     if !is_known || !(is_named(dir, config) || is_titled(dir)?) {
         return Ok(None);
     }

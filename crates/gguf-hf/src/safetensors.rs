@@ -26,6 +26,7 @@ pub const PREFIX: u64 = 8;
 
 /// A tensor of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its name.
     pub name: String,

@@ -47,6 +47,7 @@ const MAX_EXPANDED: u64 = 1 << 20;
 
 /// A tensor of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its name.
     pub name: String,

@@ -2,7 +2,7 @@
 //! `conversion/base.py`).
 //!
 //! They are defined by tables, like architectures (`gguf_model::arch::TOWERS`). Formulas read the unchanged configuration, with
-//! `vision_config` and `audio_config`, and the preprocessor files as `preprocessor`.
+//! `vision_config` and `audio_config`, and the preprocessor files as `@preprocessor`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out, parameter_counts};
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
+use crate::formula;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions};
 use crate::model_plan::PlanError;
@@ -30,14 +32,14 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
         return Err(Error::NoConfig { dir: dir.path().to_owned() });
     };
     let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
-    config.derive("preprocessor", preprocessor(dir)?);
+    config.facts_mut().set(Fact::Preprocessor, preprocessor(dir)?);
     // A class without encoders is reported before all other errors.
     let of_folder = |source| Error::Plan { path: dir.path().to_owned(), source };
     let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
     let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
-    if formulas.chain(table.refuse.iter().map(|(formula, _)| *formula)).any(|formula| formula.contains("added_tokens"))
-    {
-        config.derive("added_tokens", added_tokens(dir)?);
+    let mut formulas = formulas.chain(table.refuse.iter().map(|(formula, _)| *formula));
+    if formulas.any(|formula| formula::reads(formula, Fact::AddedTokens)) {
+        config.facts_mut().set(Fact::AddedTokens, added_tokens(dir)?);
     }
     let checkpoint = Checkpoint::open(dir)?;
     // The stored data determines the type of the matrices, not the decoded values.

@@ -37,11 +37,16 @@ macro_rules! rows {
 /// Key-values, one row each, terminated by a semicolon: `"rope.freq_base" F32? = "rope_theta";`. In order: the key,
 /// without the architecture's name, or in full if it has another prefix; the type, followed by `?` if the key is
 /// omitted when the formula has no value; and the formula ([`Key::formula`]). `let x = "formula";` sets a field of the
-/// configuration for the rows below.
+/// configuration for the rows below, and `let @x` a fact, which no configuration can set.
 macro_rules! keys {
     (@rows [$($done:expr,)*]) => { &[$($done),*] };
     (@rows [$($done:expr,)*] let $field:ident = $formula:expr; $($rest:tt)*) => {
         keys!(@rows [$($done,)* Key { key: stringify!($field), kind: Kind::Field, is_optional: true, formula: $formula },] $($rest)*)
+    };
+    (@rows [$($done:expr,)*] let @$fact:ident = $formula:expr; $($rest:tt)*) => {
+        keys!(@rows [$($done,)* Key {
+            key: concat!("@", stringify!($fact)), kind: Kind::Field, is_optional: true, formula: $formula,
+        },] $($rest)*)
     };
     (@rows [$($done:expr,)*] $key:literal $kind:ident ? = $formula:expr; $($rest:tt)*) => {
         keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: true, formula: $formula },] $($rest)*)
@@ -1032,8 +1037,8 @@ pub struct Checkpoint {
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond the model's own are omitted.
     pub drops_further_blocks: bool,
-    /// Whether the blocks that predict further tokens can be omitted, or written alone. The field `next_tokens` is
-    /// then `left_out` or `only`.
+    /// Whether the blocks that predict further tokens can be omitted, or written alone. The fact
+    /// `@next_tokens` is then `left_out` or `only`.
     pub separates_next_tokens: bool,
     /// Whether llama.cpp does not load these blocks without the main blocks.
     pub keeps_main_blocks: bool,
@@ -1043,29 +1048,29 @@ pub struct Checkpoint {
     pub dense_modules: bool,
     /// Unsupported configurations: a formula, and its description for the error.
     pub refuse: &'static [(&'static str, &'static str)],
-    /// Small tensors whose values are read into fields of the configuration: the field, and the name of the tensor. If
-    /// the name contains `{}` for the number of a block, the field is a list with the values of each block. These
-    /// tensors are not written unless a row names them.
+    /// Small tensors whose values become facts: the name of the fact, and that of the tensor. If the name contains `{}`
+    /// for the number of a block, the fact is a list with the values of each block. These tensors are not written unless
+    /// a row names them.
     pub peeked: &'static [(&'static str, &'static str)],
     /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
     pub template_file_first: bool,
     /// Whether embedding rows beyond the tokens of the tokenizer are cut off.
     pub trims_embeddings: bool,
-    /// Whether the field `zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
+    /// Whether the fact `@zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
     pub lists_zero_rows: bool,
-    /// Whether this is a draft model. The field `target` is then the configuration of the target model, whose folder
-    /// has the tokenizer.
+    /// Whether this is a draft model. The fact `@target` is then the configuration of the target model, whose folder has
+    /// the tokenizer.
     pub is_draft: bool,
     /// Whether the tokenizer is read according to the class of the target model.
     pub takes_tokenizer_class: bool,
-    /// A tensor of integers that, each plus its index, are token ids of the target model; they become the field
-    /// `token_ids`. Empty for none.
+    /// A tensor of integers that, each plus its index, are token ids of the target model; they become the fact
+    /// `@token_ids`. Empty for none.
     pub ids: &'static str,
-    /// Fields that are true if the checkpoint has a tensor with a matching name.
+    /// Facts that are true if the checkpoint has a tensor with a matching name.
     pub present: &'static [(&'static str, &'static str)],
-    /// Fields set to the row length of the first tensor with a matching name.
+    /// Facts set to the row length of the first tensor with a matching name.
     pub row_lens: &'static [(&'static str, &'static str)],
-    /// Fields set to the length of the outermost dimension of the first tensor with a matching name.
+    /// Facts set to the length of the outermost dimension of the first tensor with a matching name.
     pub row_counts: &'static [(&'static str, &'static str)],
     /// Prefixes, within a block, of tensors that belong to the whole model, with the usual prefix: `{}` is the number
     /// of the block.
@@ -1519,12 +1524,24 @@ pub const ODD: &[&str] = &[
 ];
 
 /// The architecture with this name; `None` if it has no table.
+///
+/// ```
+/// let llama = gguf_model::arch::of("llama").expect("a known architecture");
+/// let names: Vec<String> = llama.block().map(|tensor| tensor.name_in(Some(0))).collect();
+/// assert!(names.iter().any(|name| name == "blk.0.attn_q.weight"));
+/// assert!(gguf_model::arch::of("unknown").is_none());
+/// ```
 pub fn of(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.names.contains(&name))
 }
 
 /// The keys that llama.cpp requires of this architecture, except `general` and `tokenizer` keys; empty for
 /// architectures that it does not load.
+///
+/// ```
+/// let mut keys = gguf_model::arch::required_keys("llama");
+/// assert!(keys.any(|info| info.pattern == gguf_format::keys::BLOCK_COUNT));
+/// ```
 pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     let listed = of(name).map(|architecture| architecture.required);
     let keys = listed.unwrap_or_else(|| unlisted::required(name));
@@ -1547,6 +1564,11 @@ pub fn towers_of_class(class: &str) -> impl Iterator<Item = (&'static Architectu
 }
 
 /// The architecture for checkpoints of a class; the first one if it depends on their configuration.
+///
+/// ```
+/// let (architecture, checkpoint) = gguf_model::arch::of_class("Qwen2ForCausalLM").expect("a known class");
+/// assert_eq!(checkpoint.architecture(architecture), "qwen2");
+/// ```
 pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
     all_of_class(class).next()
 }

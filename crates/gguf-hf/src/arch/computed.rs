@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(values[..4], [0.0, 0.0, 1.0, 1.0]);
         // The second frequency is 1 / 10000, from a logarithm in single precision.
         assert_eq!(values[4..8], [0.841_470_96, 9.999_999e-5, 0.540_302_3, 1.0]);
-        let fields = |n: u32| Fields { fields: [("d".to_owned(), n.into())].into_iter().collect(), n_blocks: 0 };
+        let fields = |n: u32| Fields::of([("d".to_owned(), n.into())].into_iter().collect(), 0);
         assert_eq!(row_len(&fields(4), "d"), Ok(4));
         for n in [0, 2, 5, 16386] {
             let error = row_len(&fields(n), "d").unwrap_err().to_string();

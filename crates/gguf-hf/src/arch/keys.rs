@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Scope;
 use crate::config::{self, Config};
+use crate::facts::Fact;
 use crate::formula::{self, Fields, Formula};
 use crate::key_values::KeyValues;
 use crate::model_plan::{ModelPlan, PlanError};
@@ -32,7 +33,7 @@ pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     for (name, value) in own {
         fields.insert(name.to_owned(), value);
     }
-    Ok(Fields { fields, n_blocks: blocks.into() })
+    Ok(Fields { fields, facts: config.facts().clone(), n_blocks: blocks.into() })
 }
 
 /// A JSON object.
@@ -130,13 +131,17 @@ fn evaluate_rows(
         match (row.kind, value) {
             (Kind::Field, value) => {
                 let value = value.map(Cow::into_owned);
-                if let (name @ ("block_count" | "further_blocks"), Some(blocks)) = (row.key, &value) {
+                if let (name @ ("block_count" | "@further_blocks"), Some(blocks)) = (row.key, &value) {
                     let n = blocks.as_u64().filter(|n| *n <= MAX_BLOCKS);
                     let wrong = || config::Error::invalid("the number of blocks", blocks, "at most 65536 blocks");
                     let n = n.ok_or_else(wrong)?;
                     fields.n_blocks = if name == "block_count" { n } else { fields.n_blocks };
                 }
-                fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
+                let value = value.unwrap_or(Json::Null);
+                match row.key.strip_prefix('@') {
+                    Some(fact) => fields.facts.set_named(fact, value),
+                    None => drop(fields.fields.insert(row.key.to_owned(), value)),
+                }
             }
             (_, None) if row.is_optional || leaves_out => {}
             (_, None) => return Err(unusable(row.key, formula::Error::Missing(formula.to_string()))),
@@ -182,6 +187,7 @@ pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> 
     let mut names = formula_of(key, false).map_or(Vec::new(), |formula| formula.names());
     let mut found: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
+    let plain = |name: &str| name.trim_start_matches('@').to_owned();
     while let Some(name) = (!names.is_empty()).then(|| names.remove(0)) {
         if seen.contains(&name) {
             continue;
@@ -190,14 +196,14 @@ pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> 
         match formula_of(&name, true) {
             Some(formula) => {
                 // A field that is set from itself.
-                found.extend(formula.names().contains(&name).then_some(name));
+                found.extend(formula.names().contains(&name).then(|| plain(&name)));
                 names.extend(formula.names());
             }
             None if name == "block_count" => found.extend(BLOCKS.map(str::to_owned)),
-            None => found.push(name),
+            None => found.push(plain(&name)),
         }
     }
-    let document = fields.fields.get("config");
+    let document = fields.facts.get(Fact::Config);
     let has = |object: Option<&Json>, name: &str| object.is_some_and(|object| object.get(name).is_some());
     let is_present = |name: &&String| {
         let nested = document.and_then(Json::as_object).into_iter().flat_map(Map::values);

@@ -90,10 +90,10 @@ pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u
     sources.iter().filter_map(block).max().map_or(0, |last| last.saturating_add(1))
 }
 
-/// The field that holds the values of a tensor, and the tensor's block.
+/// The fact that holds the values of a tensor, and the tensor's block.
 pub(crate) fn peeked(checkpoint: &Checkpoint, name: &str) -> Option<(&'static str, Option<u64>)> {
-    checkpoint.peeked.iter().find_map(|(field, tensor)| match after(tensor, name)? {
-        (block, "") => Some((*field, block)),
+    checkpoint.peeked.iter().find_map(|(fact, tensor)| match after(tensor, name)? {
+        (block, "") => Some((*fact, block)),
         _ => None,
     })
 }

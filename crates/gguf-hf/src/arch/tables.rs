@@ -9,6 +9,7 @@ use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
 
 use super::keys::PREFIXES;
+use crate::facts::Fact;
 use crate::formula::Formula;
 use crate::pattern::{self, Pattern};
 
@@ -63,6 +64,49 @@ fn formulas_and_patterns_are_well_formed() {
             assert!(!row.source.is_empty(), "{:?}: {}: a pattern without a source", arch.names, row.name);
         }
     }
+}
+
+/// The facts that a table and the rows of its architecture read.
+fn facts_read(arch: &'static Architecture, checkpoint: &'static Checkpoint) -> BTreeSet<String> {
+    let keys = checkpoint.early_keys.iter().chain(checkpoint.keys).chain(checkpoint.tokenizer_first);
+    let keys = keys.chain(checkpoint.tokenizer_keys).copied().flatten().map(|key| key.formula);
+    let conditions = checkpoint.refuse.iter().map(|(formula, _)| *formula).chain([checkpoint.when]);
+    let conditions = conditions.chain(checkpoint.skip.iter().map(|(_, formula)| *formula));
+    let conditions = conditions.chain(checkpoint.rename_if.iter().map(|(.., formula)| *formula));
+    let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
+    let maps = rows(arch).flat_map(|(row, _)| row.maps).filter_map(|map| match map {
+        Map::Values(formula) | Map::ScaleBy(formula) | Map::ScaleRowsBy(formula) | Map::PadRowsTo(formula) => {
+            Some(*formula)
+        }
+        _ => None,
+    });
+    let formulas = keys.chain(conditions).chain(lists).chain(maps).filter(|formula| !formula.is_empty());
+    let names = formulas.flat_map(|formula| Formula::parse(formula).unwrap().names());
+    let patterns =
+        rows(arch).flat_map(|(row, _)| row.pattern.split(|c: char| !c.is_ascii_alphanumeric() && !"@._".contains(c)));
+    let names = names.chain(patterns.map(str::to_owned));
+    names.filter_map(|name| Some(name.split('.').next()?.strip_prefix('@')?.to_owned())).collect()
+}
+
+#[test]
+fn tables_read_facts_that_exist() {
+    let mut all = BTreeSet::new();
+    for arch in ARCHITECTURES.iter().chain(TOWERS) {
+        for checkpoint in arch.checkpoints {
+            let lists = [checkpoint.peeked, checkpoint.present, checkpoint.row_lens, checkpoint.row_counts];
+            let own: BTreeSet<&str> = lists.into_iter().flatten().map(|(name, _)| *name).collect();
+            for fact in facts_read(arch, checkpoint) {
+                // Rows of one architecture serve all of its tables.
+                let of_rows = arch.checkpoints.iter().any(|other| other.peeked.iter().any(|(name, _)| *name == fact));
+                let is_known = Fact::ALL.iter().any(|known| known.name() == fact);
+                assert!(is_known || own.contains(fact.as_str()) || of_rows, "{:?} reads @{fact}", checkpoint.classes);
+                all.insert(fact);
+            }
+        }
+    }
+    let unread = Fact::ALL.iter().filter(|fact| !all.contains(fact.name())).collect::<Vec<_>>();
+    // The interpreter reads these.
+    assert_eq!(unread, [&Fact::FurtherBlocks, &Fact::Permuted]);
 }
 
 #[test]
@@ -130,7 +174,7 @@ fn inverses_restore_what_patterns_move() {
             lengths.extend(sizes);
             // Slice bounds are lengths too; dimensions of tables are small so that slices fit.
             // A reranker has two rows for its two answers.
-            let known = |name: &str| lengths.get(name).copied().or(Some(u64::from(name != "rerank.no")));
+            let known = |name: &str| lengths.get(name).copied().or(Some(u64::from(name != "@rerank.no")));
             let Some(shape) = pattern::shape_for(&parsed, &known, 1 + random(&mut state, 3)) else { continue };
             let Ok(moved) = parsed.bind(&shape, &known) else { continue };
             n_tried += 1;

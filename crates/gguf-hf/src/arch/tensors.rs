@@ -15,6 +15,7 @@ use gguf_pipeline::plan::{BatchNorm, Gather, Input, Op, Resize, Sum};
 use super::keys::unusable;
 use super::{blocks, names};
 use crate::dtype::SourceTensor;
+use crate::facts::Fact;
 use crate::formula::{Fields, Formula, is_true};
 use crate::model_plan::{ModelPlan, NextTokens, Origin, PlanError, float_input};
 use crate::pattern::Pattern;
@@ -37,7 +38,7 @@ pub(super) fn add(
     let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
     let of = |prefix: &str| Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
     let sound = if checkpoint.takes.is_empty() { prefix } else { SOUND_SIZES };
-    let n_further = plan.fields.fields.get("further_blocks").and_then(serde_json::Value::as_u64);
+    let n_further = plan.fields.facts.get(Fact::FurtherBlocks).and_then(serde_json::Value::as_u64);
     let sizes = Sizes { own: of(prefix), sound: of(sound), n_blocks: plan.fields.n_blocks, n_further };
 
     let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.nextn);
@@ -544,7 +545,7 @@ impl Slot {
         let block = key.block.unwrap_or(0);
         let length = |axis: &str, h, block| {
             // A class may permute rows by other numbers of heads than it writes.
-            let permuted = fields.number(&format!("permuted.{axis}"));
+            let permuted = fields.number(&format!("@{}.{axis}", Fact::Permuted.name()));
             permuted.or_else(|| length(axis, h, block)).or_else(|| fields.number(axis))
         };
         let unit = self.stack.and_then(|template| Some((template.stack?.0, template.joins)));

@@ -269,7 +269,7 @@ mod tests {
             &json!({"l.mlp.experts": {"quant_algo": W4A16}, "l.norm": {"quant_algo": W4A16}}),
         );
         for config in [json!({"num_experts": 2}), json!({"n_routed_experts": 2})] {
-            let fields = Fields { fields: config.as_object().unwrap().clone(), n_blocks: 1 };
+            let fields = Fields::of(config.as_object().unwrap().clone(), 1);
             let mut tensors = plan();
             let kvs = arrange(&scales, &algorithms, &fields, &mut tensors);
             let names: Vec<String> = tensors.iter().map(TensorPlan::shown).collect();
@@ -290,7 +290,7 @@ mod tests {
         let mut tensors = plan();
         tensors[2].origin_mut().op = Op::Copy(input(9, "l.self_attn.q_proj.weight"));
         let (mut known, mut unknown) = (tensors.clone(), tensors);
-        let fields = |config: Json| Fields { fields: config.as_object().unwrap().clone(), n_blocks: 1 };
+        let fields = |config: Json| Fields::of(config.as_object().unwrap().clone(), 1);
         arrange(&scales, &algorithms, &fields(json!({"num_local_experts": 2})), &mut known);
         arrange(&scales, &algorithms, &fields(json!({})), &mut unknown);
         assert_eq!(known[0].shown(), "blk.0.ffn_up_exps.weight");

@@ -29,10 +29,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// One number per block.
 const ACTIVATION: &[Key] = keys! {
-    "xielu.alpha_n" F32? = "[x[0] for x in xielu_alpha_n] if xielu_alpha_n != null else null";
-    "xielu.alpha_p" F32? = "[x[0] for x in xielu_alpha_p] if xielu_alpha_p != null else null";
-    "xielu.beta" F32? = "[x[0] for x in xielu_beta] if xielu_beta != null else null";
-    "xielu.eps" F32? = "[x[0] for x in xielu_eps] if xielu_eps != null else null";
+    "xielu.alpha_n" F32? = "[x[0] for x in @xielu_alpha_n] if @xielu_alpha_n != null else null";
+    "xielu.alpha_p" F32? = "[x[0] for x in @xielu_alpha_p] if @xielu_alpha_p != null else null";
+    "xielu.beta" F32? = "[x[0] for x in @xielu_beta] if @xielu_beta != null else null";
+    "xielu.eps" F32? = "[x[0] for x in @xielu_eps] if @xielu_eps != null else null";
 };
 
 const BLOCK_NORMS: &[Row] = rows! {

@@ -60,7 +60,7 @@ const ELEMENTWISE: (&str, &str) =
     ("gated_attention_proj_granularity_type != 'head_wise'", "attention gates that are not head_wise");
 
 const FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers or null";
+    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers or null";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
     let num_key_value_heads = "1";
 };

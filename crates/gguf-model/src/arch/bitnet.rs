@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["BitnetForCausalLM", "BitNetForCausalLM"],
         present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")],
         refuse: &[(
-            "is_2b4t",
+            "@is_2b4t",
             "BitNet b1.58 2B4T (tensors named ffn_sub_norm), whose squared ReLU llama.cpp does not compute",
         )],
         keys: &[GENERIC, KEYS],

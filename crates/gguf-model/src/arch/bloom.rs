@@ -29,7 +29,7 @@ const KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "heads";
     "attention.head_count_kv" U32 = "heads";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -50,7 +50,7 @@ const KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "n_head|num_attention_heads";
     "attention.head_count_kv" U32 = "multi_query_group_num|num_key_value_heads|n_head|num_attention_heads";
     "attention.layer_norm_rms_epsilon" F32 = "layernorm_epsilon|1e-5";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "rope.dimension_count" U32
         = "int((attention_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5))";
     "tokenizer.ggml.add_bos_token" Bool = "false";

@@ -32,7 +32,7 @@ const KEYS: &[Key] = keys! {
     "expert_count" U32 = "ffn_config.moe_num_experts";
     "expert_used_count" U32 = "ffn_config.moe_top_k";
     "attention.layer_norm_epsilon" F32 = "1e-5";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

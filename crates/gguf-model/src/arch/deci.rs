@@ -56,7 +56,7 @@ const BLOCK_KEYS: &[Key] = keys! {
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
     "attention.key_length" U32 = "hidden_size // num_attention_heads";
     "attention.value_length" U32 = "hidden_size // num_attention_heads";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const HEADS_OF_BLOCKS: &[Key] = keys! {

@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// The tokenizer adds a BOS token: Llama's does by default.
 const BEGINS: &[Key] = keys! {
-    let add_bos_token = "tokenizer_config.add_bos_token ?? ('Llama' in (tokenizer_config.tokenizer_class ?? ''))";
+    let add_bos_token = "@tokenizer_config.add_bos_token ?? ('Llama' in (@tokenizer_config.tokenizer_class ?? ''))";
     let checked = "one_of(str(add_bos_token), {'true': 1})";
 };
 

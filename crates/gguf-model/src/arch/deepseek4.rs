@@ -45,7 +45,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
         ],
         separates_next_tokens: true,
-        refuse: &[("next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
+        refuse: &[("@next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
         keys: &[ROPE, GENERIC, KEYS, EMBEDDING_OUT],
         ..DEEPSEEK4
     }],
@@ -85,7 +85,7 @@ pub(super) const DRAFT: Checkpoint = Checkpoint {
 
 /// If the rotary parameters have no type, as in newer configurations, those of `rope_scaling` in the file are added.
 const ROPE: &[Key] = keys! {
-    let scaling = "config.rope_scaling if rope.rope_type == null else null";
+    let scaling = "@config.rope_scaling if rope.rope_type == null else null";
     let scaling = "null if scaling == null else merge({'rope_type': scaling.type|null}, scaling)";
     let rope = "rope if scaling == null else merge(rope, scaling)";
     let rope_all = "rope_all if scaling == null else merge(rope_all, scaling)";
@@ -93,7 +93,7 @@ const ROPE: &[Key] = keys! {
 
 /// All blocks of a draft have plain sliding-window attention and select experts by score.
 const DRAFT_FIELDS: &[Key] = keys! {
-    let block_count = "appended_blocks";
+    let block_count = "@appended_blocks";
     let compress_ratios = "[0 for i]";
     let num_hash_layers = "0";
 };
@@ -109,7 +109,7 @@ const DRAFT_TOKENIZER: &[Key] = keys! {
 
 /// The chat template, unless the tokenizer files have one.
 const TEMPLATE: &[Key] = keys! {
-    "tokenizer.chat_template" Str = "template('deepseek-v4-0731' if '0731' in folder else 'deepseek-v4')";
+    "tokenizer.chat_template" Str = "template('deepseek-v4-0731' if '0731' in @folder else 'deepseek-v4')";
 };
 
 const KEYS: &[Key] = keys! {

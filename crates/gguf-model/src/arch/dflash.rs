@@ -42,7 +42,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         deepseek4::DRAFT,
         Checkpoint {
             classes: &["DeepseekV4ForCausalLM"],
-            when: "(has_target|false) and dspark_block_size != null",
+            when: "(@has_target|false) and dspark_block_size != null",
             ..deepseek4::DRAFT
         },
     ],
@@ -68,7 +68,7 @@ const SPARK: Checkpoint = Checkpoint {
         ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
         ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
         (
-            "(draft_vocab_size or vocab_size) < vocab_size and token_ids == null",
+            "(draft_vocab_size or vocab_size) < vocab_size and @token_ids == null",
             "a draft_vocab_size below vocab_size without the tensor d2t",
         ),
         MASK,
@@ -100,7 +100,7 @@ const INTERLEAVED_NAMES: &[(&str, &str)] = &[
 /// Rotary frequencies, which the model computes.
 const FREQUENCIES: (&str, &str) = ("rotary_emb.inv_freq", "");
 
-const MASK: (&str, &str) = ("has_mask_embedding", "an embedding of the mask token in mask_embedding.pt");
+const MASK: (&str, &str) = ("@has_mask_embedding", "an embedding of the mask token in mask_embedding.pt");
 
 const GEMMA_REFUSE: &[(&str, &str)] = &[
     ("not attention_k_eq_v", "keys that are not the values as well (attention_k_eq_v)"),
@@ -111,7 +111,7 @@ const GEMMA_REFUSE: &[(&str, &str)] = &[
     ),
     ("attention_bias or enable_moe_block", "biases of attention or experts"),
     ("(draft_vocab_size or vocab_size) != vocab_size", "a draft_vocab_size other than vocab_size"),
-    ("not has_output and tie_word_embeddings != true", "a checkpoint without lm_head.weight"),
+    ("not @has_output and tie_word_embeddings != true", "a checkpoint without lm_head.weight"),
     (
         "(dflash_config.markov_head_type|markov_head_type|'vanilla') != 'vanilla'",
         "Markov heads that are not vanilla (markov_head_type)",
@@ -152,7 +152,7 @@ const GEMMA_KEYS: &[Key] = keys! {
     "hidden_activation" Str = "'gelu_pytorch_tanh'";
     "sample_from_anchor" Bool = "sample_from_anchor|true";
     "target_layers" I32 = "[n + 1 for n in required(dflash_config.target_layer_ids|target_layer_ids)]";
-    "has_confidence_head" Bool = "has_confidence_head";
+    "has_confidence_head" Bool = "@has_confidence_head";
 };
 
 const GEMMA_MASK: &[Key] = keys! {
@@ -167,7 +167,7 @@ const SPARK_FIELDS: &[Key] = keys! {
 
 const FIELDS: &[Key] = keys! {
     let flash = "dflash_config ?? {}";
-    let target_rope = "target.rope_parameters or target.rope_scaling or {}";
+    let target_rope = "@target.rope_parameters or @target.rope_scaling or {}";
     let head = "head_dim ?? hidden_size // num_attention_heads";
 };
 
@@ -196,8 +196,8 @@ const KEYS: &[Key] = keys! {
 
 const SPARK_KEYS: &[Key] = keys! {
     "sample_from_anchor" Bool = "sample_from_anchor
-        ?? (config.transformer_layer_config == null and config.aux_hidden_state_layer_ids == null)";
-    "has_confidence_head" Bool = "has_confidence_head";
+        ?? (@config.transformer_layer_config == null and @config.aux_hidden_state_layer_ids == null)";
+    "has_confidence_head" Bool = "@has_confidence_head";
 };
 
 const MASK_TOKEN: &[Key] = keys! {

@@ -79,7 +79,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const FIELDS: &[Key] = keys! {
-    let n_next = "0 if next_tokens == 'left_out' else min(appended_blocks, 1)";
+    let n_next = "0 if @next_tokens == 'left_out' else min(@appended_blocks, 1)";
     let block_count = "num_hidden_layers + n_next";
     let is_windowed = "[t == 'sliding_attention' for t in pad(layer_types, num_hidden_layers, '')]";
     let num_attention_heads = "[swa_num_attention_heads if w else num_attention_heads for w in pad(is_windowed, block_count, true)]";

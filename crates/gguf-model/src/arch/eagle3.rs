@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const EAGLE3: Checkpoint = Checkpoint {
     refuse: &[(
-        "config.eagle_aux_hidden_state_layer_ids and len(config.eagle_aux_hidden_state_layer_ids) != 3",
+        "@config.eagle_aux_hidden_state_layer_ids and len(@config.eagle_aux_hidden_state_layer_ids) != 3",
         "a number of eagle_aux_hidden_state_layer_ids other than 3",
     )],
     is_draft: true,
@@ -41,11 +41,11 @@ const EAGLE3: Checkpoint = Checkpoint {
 
 /// The hidden states of `target` that the draft reads.
 const EARLY: &[Key] = keys! {
-    "target_layers" I32 = "config.eagle_aux_hidden_state_layer_ids
-        or [2, target.num_hidden_layers // 2, target.num_hidden_layers - 3]";
-    "target_hidden_size" U32 = "config.target_hidden_size ?? target.hidden_size";
-    "norm_before_residual" Bool = "config.norm_before_residual|false";
-    "norm_before_fc" Bool = "config.norm_before_fc|false";
+    "target_layers" I32 = "@config.eagle_aux_hidden_state_layer_ids
+        or [2, @target.num_hidden_layers // 2, @target.num_hidden_layers - 3]";
+    "target_hidden_size" U32 = "@config.target_hidden_size ?? @target.hidden_size";
+    "norm_before_residual" Bool = "@config.norm_before_residual|false";
+    "norm_before_fc" Bool = "@config.norm_before_fc|false";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -33,7 +33,7 @@ const KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "heads";
     "attention.head_count_kv" U32 = "1 if is_single else num_kv_heads ?? n_head_kv|1";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -30,11 +30,11 @@ pub(super) const EMBEDDING: Architecture = Architecture {
         refuse: &[
             SOFTCAP,
             (
-                "(dense_2.in_features ?? hidden_size) != hidden_size",
+                "(@dense_2.in_features ?? hidden_size) != hidden_size",
                 "a first dense module whose in_features is not hidden_size",
             ),
             (
-                "(dense_3.out_features ?? hidden_size) != hidden_size",
+                "(@dense_3.out_features ?? hidden_size) != hidden_size",
                 "a last dense module whose out_features is not hidden_size",
             ),
         ],
@@ -54,7 +54,7 @@ const GEMMA3: Checkpoint = Checkpoint {
 const SOFTCAP: (&str, &str) = ("attn_logit_softcapping != null", "softcapping of attention (attn_logit_softcapping)");
 
 pub(super) const SPACE: &[Key] = keys! {
-    "tokenizer.ggml.add_space_prefix" Bool? = "false if tokenizer_model == 'llama' else null";
+    "tokenizer.ggml.add_space_prefix" Bool? = "false if @tokenizer_model == 'llama' else null";
 };
 
 pub(super) const KEYS: &[Key] = keys! {
@@ -72,15 +72,15 @@ pub(super) const KEYS: &[Key] = keys! {
 /// The window is the value in the file, before transformers halves it. The fields `dense_2` and `dense_3` are the
 /// configurations of the layers after the pooling, if they are written.
 const EMBEDDING_KEYS: &[Key] = keys! {
-    "attention.sliding_window" U32 = "config.sliding_window";
-    "dense_2_feat_in" U32? = "dense_2.in_features if dense_2.out_features != null else null";
-    "dense_2_feat_out" U32? = "dense_2.out_features if dense_2.in_features != null else null";
-    "dense_3_feat_in" U32? = "dense_3.in_features if dense_3.out_features != null else null";
-    "dense_3_feat_out" U32? = "dense_3.out_features if dense_3.in_features != null else null";
+    "attention.sliding_window" U32 = "@config.sliding_window";
+    "dense_2_feat_in" U32? = "@dense_2.in_features if @dense_2.out_features != null else null";
+    "dense_2_feat_out" U32? = "@dense_2.out_features if @dense_2.in_features != null else null";
+    "dense_3_feat_in" U32? = "@dense_3.in_features if @dense_3.out_features != null else null";
+    "dense_3_feat_out" U32? = "@dense_3.out_features if @dense_3.in_features != null else null";
 };
 
 const OUTSIDE: &[Row] = rows! {
-    "token_embd.weight"          [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "token_embd.weight"          [Embd Vocab] Required Always <- "embed_tokens" : "t[:@vocab.rows] e -> t e";
     "output_norm.weight"         [Embd]       Required Always <- "norm", Map::Add(1.0);
     "output.weight"              [Embd Vocab] Optional Always <- "lm_head";
 };

@@ -66,7 +66,7 @@ const BACKBONE: &[Key] = keys! {
 
 const OUTSIDE_OF_ASSISTANT: &[Row] = rows! {
     "rope_freqs.weight"            [HalfHead]           Optional Always;
-    "token_embd.weight"            [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "token_embd.weight"            [Embd Vocab] Required Always <- "embed_tokens" : "t[:@vocab.rows] e -> t e";
     "masked_embd_centroids.weight" []           Optional Always;
     "masked_embd_ordering"         []           Optional Always;
     "output_norm.weight"           [Embd]       Required Always <- "norm";
@@ -92,7 +92,7 @@ const GEMMA4: Checkpoint = Checkpoint {
 };
 
 const SUPPRESSED: &[Key] = keys! {
-    "tokenizer.ggml.suppress_tokens" I32? = "generation_config.suppress_tokens";
+    "tokenizer.ggml.suppress_tokens" I32? = "@generation_config.suppress_tokens";
 };
 
 const TOKENIZER: &[Key] = keys! {
@@ -120,7 +120,7 @@ const KEYS: &[Key] = keys! {
 
 const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"           [HalfHead]           Optional Always;
-    "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:@vocab.rows] e -> t e";
     "per_layer_token_embd.weight" [PerLayers Vocab] Required PerLayer <- "embed_tokens_per_layer";
     "per_layer_model_proj.weight" [Embd PerLayers] Required PerLayer <- "per_layer_model_projection";
     "per_layer_proj_norm.weight"  [PerLayer]   Required PerLayer <- "per_layer_projection_norm";

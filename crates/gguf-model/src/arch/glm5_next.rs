@@ -62,7 +62,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers or null";
+    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers or null";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
     let head_dim = "null";
 };

@@ -32,7 +32,7 @@ const KEYS: &[Key] = keys! {
     "feed_forward_length" U32 = "4 * n_embd";
     "attention.head_count" U32 = "n_head";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

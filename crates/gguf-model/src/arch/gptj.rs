@@ -28,7 +28,7 @@ const KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "rotary_dim ?? n_embd // n_head";
     "attention.head_count" U32 = "n_head";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -207,12 +207,12 @@ pub(super) const GENERIC: &[Key] = keys! {
     "expert_gating_func" U32? = "null if scoring == null else one_of(scoring, {'softmax': 1, 'sigmoid': 2, 'sqrtsoftplus': 4})";
     "attention.key_length" U32? = "head_dim";
     "attention.value_length" U32? = "head_dim";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 /// The pooling type, for sentence encoders (`_try_set_pooling_type`).
 pub(super) const POOLING: &[Key] = keys! {
-    "pooling_type" U32? = "one_of(str(sentence_pooling), {'mean': 1, 'cls': 2, 'lasttoken': 3}) if sentence_pooling != null else null";
+    "pooling_type" U32? = "one_of(str(@sentence_pooling), {'mean': 1, 'cls': 2, 'lasttoken': 3}) if @sentence_pooling != null else null";
     "classifier.pooling_type" U32? = "one_of(classifier_pooling, {'mean': 1, 'cls': 2}) if classifier_pooling != null else null";
 };
 
@@ -252,7 +252,7 @@ pub(super) const NEXT_TOKENS: &[Row] = rows! {
 
 /// Blocks after the model's own predict further tokens.
 pub(super) const NEXT_TOKENS_FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
+    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
 };
 
@@ -310,7 +310,7 @@ pub(super) const UNEVEN_FACTORS: &str =
 /// The numbers of heads by which `LlamaModel` in `conversion/llama.py` permutes rows, if they have other names than
 /// the numbers that it writes.
 pub(super) const PERMUTED_HEADS: &[Key] = keys! {
-    let permuted = "{'h': n_heads|null, 'kv': n_kv_heads|null}";
+    let @permuted = "{'h': n_heads|null, 'kv': n_kv_heads|null}";
 };
 
 /// Bidirectional attention.
@@ -320,7 +320,7 @@ pub(super) const NOT_CAUSAL: &[Key] = keys! {
 
 /// Whether the tokenizer prepends a space to a text.
 pub(super) const SPACE_PREFIX: &[Key] = keys! {
-    "tokenizer.ggml.add_space_prefix" Bool? = "tokenizer_config.add_prefix_space";
+    "tokenizer.ggml.add_space_prefix" Bool? = "@tokenizer_config.add_prefix_space";
 };
 
 /// Width of the experts, if the configuration has a separate one.
@@ -404,7 +404,7 @@ pub(super) const GEMMA_KEYS: &[Key] = keys! {
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
     "attention.key_length" U32 = "head_dim";
     "attention.value_length" U32 = "head_dim";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 /// No space is prepended to a text.

@@ -86,6 +86,6 @@ const IN_SECTIONS: &[Key] = keys! {
 
 const TOKENIZER: &[Key] = keys! {
     "tokenizer.ggml.eos_token_id" U32? = "eod_token_id";
-    let ends = "generation_config.eos_token_id";
+    let ends = "@generation_config.eos_token_id";
     "tokenizer.ggml.eot_token_id" U32? = "ends[0] if is_list(ends ?? 0) and len(ends) > 1 else null";
 };

@@ -28,7 +28,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 /// The largest bias is computed from the first slope.
 const ALIBI: &[Key] = keys! {
     let closest = "2 ** int(log2(n_head))";
-    "attention.max_alibi_bias" F32 = "-round(log2(slopes[0]) * closest) if slopes else 8.0";
+    "attention.max_alibi_bias" F32 = "-round(log2(@slopes[0]) * closest) if @slopes else 8.0";
 };
 
 const KEYS: &[Key] = keys! {
@@ -38,7 +38,7 @@ const KEYS: &[Key] = keys! {
     "feed_forward_length" U32 = "n_inner";
     "attention.head_count" U32 = "n_head";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -38,7 +38,7 @@ const KEYS: &[Key] = keys! {
     "attention.layer_norm_rms_epsilon" F32 = "layer_norm_epsilon|rms_norm_eps or 1e-6";
     "expert_count" U32 = "num_local_experts|num_experts";
     "expert_used_count" U32 = "num_experts_per_tok|num_experts_per_token";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -23,11 +23,11 @@ pub(super) const V2: Architecture = Architecture {
 
 /// The number of token types.
 const PIECES: &[Key] = keys! {
-    "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if tokenizer_model == 'bert' else null";
+    "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if @tokenizer_model == 'bert' else null";
 };
 
 const OTHERS: &[Key] = keys! {
-    "tokenizer.ggml.token_type_count" U32? = "null if tokenizer_model == 'bert' else 2";
+    "tokenizer.ggml.token_type_count" U32? = "null if @tokenizer_model == 'bert' else 2";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -45,7 +45,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 /// The end-of-turn token, and the chat template unless the tokenizer files have one.
 const TOKENIZER: &[Key] = keys! {
     "tokenizer.ggml.eos_token_id" U32? = "eos_token_id";
-    "tokenizer.chat_template" Str? = "null if has_chat_template else template('kimi-k3')";
+    "tokenizer.chat_template" Str? = "null if @has_chat_template else template('kimi-k3')";
 };
 
 const KEYS: &[Key] = keys! {

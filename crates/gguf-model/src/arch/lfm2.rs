@@ -47,7 +47,7 @@ const AUDIO_OUTPUT: &[Key] = keys! {
 
 /// Output width of the layer after the pooling.
 const DENSE_WIDTH: &[Key] = keys! {
-    "embedding_length_out" U32? = "dense_rows";
+    "embedding_length_out" U32? = "@dense_rows";
 };
 
 const NO_CAUSE: &[Key] = keys! {

@@ -45,7 +45,7 @@ const KEYS: &[Key] = keys! {
     "ssm.time_step_rank" U32 = "time_step_rank|dt_rank or (width + 15) // 16";
     "attention.layer_norm_rms_epsilon" F32 = "layer_norm_epsilon|rms_norm_eps or 1e-5";
     "ssm.dt_b_c_rms" Bool = "model_type == 'falcon_mamba'";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -58,7 +58,7 @@ const KEYS: &[Key] = keys! {
     "ssm.time_step_rank" U32 = "inner // (mamba_d_head|head_dim or 64)";
     "ssm.group_count" U32 = "n_groups or 1";
     "attention.layer_norm_rms_epsilon" F32 = "layer_norm_epsilon|rms_norm_eps or 1e-5";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -33,7 +33,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// The configuration does not say how many blocks predict further tokens; there are three.
 const FIELDS: &[Key] = keys! {
-    let n_next = "0 if next_tokens == 'left_out' else 3";
+    let n_next = "0 if @next_tokens == 'left_out' else 3";
     let block_count = "num_hidden_layers + n_next";
     let windowed = "hybrid_layer_pattern + [1] * n_next";
 };

@@ -30,7 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const KEYS: &[Key] = keys! {
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "context_length" U32 = "max_position_embeddings";
     "embedding_length" U32 = "hidden_size";
     "block_count" U32 = "block_count";

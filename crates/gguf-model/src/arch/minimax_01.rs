@@ -31,11 +31,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// The chat template, unless the tokenizer's files have one.
 const TOKENIZER: &[Key] = keys! {
-    "tokenizer.chat_template" Str? = "null if has_chat_template else template('minimax-m1')";
+    "tokenizer.chat_template" Str? = "null if @has_chat_template else template('minimax-m1')";
 };
 
 const KEYS: &[Key] = keys! {
-    "tokenizer.ggml.suppress_tokens" I32? = "zero_rows";
+    "tokenizer.ggml.suppress_tokens" I32? = "@zero_rows";
     "residual_scale" F32 = "layernorm_full_attention_alpha";
     "rope.dimension_count" U32 = "rotary_dim";
 };

@@ -35,7 +35,7 @@ const KEYS: &[Key] = keys! {
 };
 
 const SEA_LION: &[Key] = keys! {
-    let is_sentencepiece = "tokenizer_model == 'llama'";
+    let is_sentencepiece = "@tokenizer_model == 'llama'";
     "tokenizer.ggml.add_bos_token" Bool? = "false if is_sentencepiece else null";
     "tokenizer.ggml.padding_token_id" U32? = "3 if is_sentencepiece else null";
     "tokenizer.ggml.eos_token_id" U32? = "1 if is_sentencepiece else null";

@@ -89,7 +89,7 @@ const NEMOTRON_H: Checkpoint = Checkpoint {
             "a hybrid_override_pattern of another length than num_hidden_layers",
         ),
         (
-            "num_experts_per_tok and next_tokens != 'left_out' and (num_nextn_predict_layers or 0) > 1",
+            "num_experts_per_tok and @next_tokens != 'left_out' and (num_nextn_predict_layers or 0) > 1",
             "more than one block that predicts further tokens (num_nextn_predict_layers)",
         ),
         UNEVEN_STATE,
@@ -119,7 +119,7 @@ const FIELDS: &[Key] = keys! {
 
 /// The last block has attention and experts.
 const NEXT_TOKENS_BLOCK: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
+    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "block_count + (num_nextn_predict_layers or 0)";
     let is_attention = "is_attention + [true] * (num_nextn_predict_layers or 0)";
     let is_ffn = "is_ffn + [true] * (num_nextn_predict_layers or 0)";

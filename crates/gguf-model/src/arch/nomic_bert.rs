@@ -41,7 +41,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
 
 /// The number of token types; for a Unigram vocabulary, the tokenizer writes this key.
 const WORD_PIECE_TYPES: &[Key] = keys! {
-    "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if tokenizer_model == 'bert' else null";
+    "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if @tokenizer_model == 'bert' else null";
 };
 
 /// The configurations that llama.cpp implements, with biases nowhere or everywhere.

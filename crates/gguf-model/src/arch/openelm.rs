@@ -55,5 +55,5 @@ const KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "int(1.0 * head_dim)";
     "attention.key_length" U32 = "head_dim";
     "attention.value_length" U32 = "head_dim";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };

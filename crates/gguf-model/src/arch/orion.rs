@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const KEYS: &[Key] = keys! {
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "tensor_data_layout" Str = "'Meta AI original pth'";
     "context_length" U32 = "max_sequence_length|max_position_embeddings|model_max_length";
     "embedding_length" U32 = "hidden_size";

@@ -26,7 +26,7 @@ const HEADS: &[Key] = keys! {
 };
 
 const SPACE: &[Key] = keys! {
-    "tokenizer.ggml.add_space_prefix" Bool? = "tokenizer_config.add_prefix_space";
+    "tokenizer.ggml.add_space_prefix" Bool? = "@tokenizer_config.add_prefix_space";
 };
 
 const BIASED_ATTENTION: &[Row] = rows! {

@@ -31,7 +31,7 @@ const KEYS: &[Key] = keys! {
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon|layer_norm_eps";
     "rope.dimension_count" U32 = "int(rope_all.partial_rotary_factor * width) // heads
         if rope_all.partial_rotary_factor != null else rotary_dim";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "tokenizer.ggml.add_bos_token" Bool = "false";
 };
 

@@ -68,6 +68,6 @@ pub(super) const KEYS: &[Key] = keys! {
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
     "rope.dimension_count" U32 = "int((rope_all.partial_rotary_factor|1.0) * width) // heads";
     "rope.freq_base" F32 = "rope.rope_theta";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "attention.sliding_window" U32 = "sliding_window ?? 0";
 };

@@ -29,7 +29,7 @@ const KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "num_attention_heads";
     "attention.head_count_kv" U32 = "num_attention_heads // n_shared_head|8";
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -89,5 +89,5 @@ const KEYS: &[Key] = keys! {
     "ssm.inner_size" U32 = "heads * width";
     "ssm.group_count" U32 = "0";
     "feed_forward_length" U32 = "intermediate_size|13312";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };

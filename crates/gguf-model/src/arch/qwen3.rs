@@ -56,28 +56,28 @@ const CHAT: &[Key] = keys! {
 
 /// The end-of-message token is both BOS and EOS.
 pub(super) const END_OF_MESSAGE: &[Key] = keys! {
-    let end_of_message = "token_id(tokenizer_config.added_tokens_decoder ?? {}, '<|im_end|>')";
+    let end_of_message = "token_id(@tokenizer_config.added_tokens_decoder ?? {}, '<|im_end|>')";
     "tokenizer.ggml.bos_token_id" U32? = "end_of_message";
     "tokenizer.ggml.eos_token_id" U32? = "end_of_message";
 };
 
 /// A reranker keeps two rows of the output matrix, or of the tied embeddings: those of its answers.
 const ANSWERING: &[(&str, &str, &str)] = &[
-    ("lm_head.weight", "answers.weight", "rerank and not tie_word_embeddings"),
-    ("embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
-    ("model.embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
-    ("model.language_model.embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
+    ("lm_head.weight", "answers.weight", "@rerank and not tie_word_embeddings"),
+    ("embed_tokens.weight", "tied_answers.weight", "@rerank and tie_word_embeddings"),
+    ("model.embed_tokens.weight", "tied_answers.weight", "@rerank and tie_word_embeddings"),
+    ("model.language_model.embed_tokens.weight", "tied_answers.weight", "@rerank and tie_word_embeddings"),
 ];
 
 const ANSWERS: &[Row] = rows! {
-    "cls.output.weight"  [Embd Classes] Optional Always <- "answers | tied_answers" : "t e -> t[rerank.yes] e + t[rerank.no] e";
+    "cls.output.weight"  [Embd Classes] Optional Always <- "answers | tied_answers" : "t e -> t[@rerank.yes] e + t[@rerank.no] e";
     "token_embd.weight"  [Embd Vocab] Required Always <- "tied_answers";
 };
 
 /// Keys of a reranker. The template asks for a judgment of one document.
 const RERANK: &[Key] = keys! {
-    "pooling_type" U32? = "4 if rerank else null";
-    "classifier.output_labels" Str? = "['yes', 'no'] if rerank else null";
+    "pooling_type" U32? = "4 if @rerank else null";
+    "classifier.output_labels" Str? = "['yes', 'no'] if @rerank else null";
     "tokenizer.chat_template.rerank" Str? = "'<|im_start|>system
 Judge whether the Document meets the requirements based on the Query and the Instruct provided. \
 Note that the answer can only be \"yes\" or \"no\".<|im_end|>
@@ -90,8 +90,8 @@ Note that the answer can only be \"yes\" or \"no\".<|im_end|>
 
 </think>
 
-' if rerank else null";
-    "tokenizer.chat_templates" Str? = "['rerank'] if rerank else null";
+' if @rerank else null";
+    "tokenizer.chat_templates" Str? = "['rerank'] if @rerank else null";
 };
 
 const DEEPSTACK: &[Key] = keys! {

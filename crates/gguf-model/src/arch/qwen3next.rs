@@ -93,7 +93,7 @@ const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTION
 
 /// If the configuration lacks the number of blocks that predict further tokens, it is derived from tensor names.
 const FIELDS: &[Key] = keys! {
-    let block_count = "num_hidden_layers + (0 if next_tokens == 'left_out' else mtp_num_hidden_layers or appended_blocks)";
+    let block_count = "num_hidden_layers + (0 if @next_tokens == 'left_out' else mtp_num_hidden_layers or @appended_blocks)";
 };
 
 pub(super) const KEYS: &[Key] = keys! {

@@ -64,10 +64,10 @@ const KEYS: &[Key] = keys! {
     "ple.eos_token_id" U32? = "null if not has_ngrams else eos_token_id[-1] if is_list(eos_token_id ?? 0)
         else required(eos_token_id)";
     "ple.image_token_id" U32? = "image_token_id if has_ngrams else null";
-    "embedding_length_per_layer_input" U32? = "ngram_row_len if has_ngrams else null";
-    "ple.layer_multipliers" U64? = "required(ngram_multipliers) if has_ngrams else null";
-    "ple.head_offsets" U64? = "required(ngram_offsets) if has_ngrams else null";
-    "ple.head_vocab_sizes" U64? = "required(ngram_sizes) if has_ngrams else null";
+    "embedding_length_per_layer_input" U32? = "@ngram_row_len if has_ngrams else null";
+    "ple.layer_multipliers" U64? = "required(@ngram_multipliers) if has_ngrams else null";
+    "ple.head_offsets" U64? = "required(@ngram_offsets) if has_ngrams else null";
+    "ple.head_vocab_sizes" U64? = "required(@ngram_sizes) if has_ngrams else null";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -26,7 +26,7 @@ const KEYS: &[Key] = keys! {
     "block_count" U32 = "block_count";
     "feed_forward_length" U32 = "intermediate_size ?? 4 * hidden_size";
     "attention.layer_norm_epsilon" F32 = "layer_norm_epsilon";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

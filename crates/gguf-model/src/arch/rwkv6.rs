@@ -50,7 +50,7 @@ const KEYS: &[Key] = keys! {
     "time_mix_extra_dim" U32 = "64 if is_large else 32";
     "time_decay_extra_dim" U32 = "128 if is_large else 64";
     "feed_forward_length" U32 = "intermediate_size ?? int(hidden_size * 3.5 // 32 * 32)";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "attention.head_count" U32 = "0";
 };
 
@@ -63,7 +63,7 @@ const QWEN_KEYS: &[Key] = keys! {
     "time_mix_extra_dim" U32 = "lora_rank_tokenshift|64 if is_large else lora_rank_tokenshift|32";
     "time_decay_extra_dim" U32 = "lora_rank_decay|128 if is_large else lora_rank_decay|64";
     "feed_forward_length" U32 = "intermediate_size";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
     "token_shift_count" U32 = "1";
     "attention.head_count_kv" U32 = "num_key_value_heads";

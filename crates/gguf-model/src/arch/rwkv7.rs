@@ -76,7 +76,7 @@ const KEYS: &[Key] = keys! {
     "attention.gate_lora_rank" U32 = "(lora_rank_gate|gate_low_rank_dim)
         ?? max(1, round(hidden_size ** 0.8 * 0.6 / 32)) * 32";
     "feed_forward_length" U32 = "intermediate_size ?? hidden_size * 4";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "attention.head_count" U32 = "0";
 };
 
@@ -92,7 +92,7 @@ const QWEN_KEYS: &[Key] = keys! {
     "attention.value_residual_mix_lora_rank" U32 = "32";
     "attention.gate_lora_rank" U32 = "128 if required(wkv_has_gate) else 0";
     "feed_forward_length" U32 = "intermediate_size";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
     "token_shift_count" U32 = "1";
     "attention.head_count" U32 = "0";
 };

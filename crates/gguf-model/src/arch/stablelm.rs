@@ -28,7 +28,7 @@ const KEYS: &[Key] = keys! {
     "attention.head_count_kv" U32 = "num_key_value_heads";
     "use_parallel_residual" Bool = "use_parallel_residual|true";
     "attention.layer_norm_epsilon" F32 = "layer_norm_eps|norm_eps";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -22,7 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         refuse: &[(
             "not all([pad(partial_rotary_factors ?? [], i + 1, 0.5)[i]
                 == (1.0 if pad(layer_types ?? [], i + 1, 'full_attention')[i] == 'sliding_attention' else 0.5)
-                for i in range(num_hidden_layers + (0 if next_tokens == 'left_out' else num_nextn_predict_layers or 0))])",
+                for i in range(num_hidden_layers + (0 if @next_tokens == 'left_out' else num_nextn_predict_layers or 0))])",
             "partial_rotary_factors other than 1 in blocks with a sliding window and 0.5 in all others",
         )],
         computed: &[Computed::Llama3FreqsOfPart],

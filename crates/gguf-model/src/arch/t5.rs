@@ -65,7 +65,7 @@ const START: &[Key] = keys! {
 };
 
 const FILE_TYPE: &[Key] = keys! {
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

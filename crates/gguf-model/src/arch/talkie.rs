@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const LOGITS: &[Key] = keys! {
-    "logit_scale" F32? = "lm_head_gain[0] if lm_head_gain != null else null";
+    "logit_scale" F32? = "@lm_head_gain[0] if @lm_head_gain != null else null";
 };
 
 /// The single-precision machine epsilon, the default epsilon of torch's norm.

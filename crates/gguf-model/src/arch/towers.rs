@@ -89,7 +89,7 @@ const TOWER: Checkpoint = Checkpoint { name: "clip", sizes: "clip.vision", vocab
 /// Keys of all towers.
 const HEAD: &[Key] = keys! {
     let projection_dim = "text_config.hidden_size|hidden_size|text_config.n_embd|n_embd";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 /// Keys of an image encoder (`MmprojModel.set_gguf_parameters`).
@@ -105,14 +105,14 @@ const VISION: &[Key] = keys! {
     "clip.vision.block_count" U32 = "block_count";
     "clip.vision.attention.head_count" U32 = "vision_config.num_attention_heads|vision_config.num_heads|vision_config.heads|\
                                               vision_config.vt_num_attention_heads";
-    "clip.vision.image_mean" F32 = "preprocessor.image_mean";
-    "clip.vision.image_std" F32 = "preprocessor.image_std";
+    "clip.vision.image_mean" F32 = "@preprocessor.image_mean";
+    "clip.vision.image_std" F32 = "@preprocessor.image_std";
 };
 
 /// The minimum and maximum image size, from the preprocessor.
 const PIXELS: &[Key] = keys! {
-    "clip.vision.image_min_pixels" U32 = "int(preprocessor.min_pixels)";
-    "clip.vision.image_max_pixels" U32 = "int(preprocessor.max_pixels)";
+    "clip.vision.image_min_pixels" U32 = "int(@preprocessor.min_pixels)";
+    "clip.vision.image_max_pixels" U32 = "int(@preprocessor.max_pixels)";
 };
 
 /// Blocks with fused queries, keys and values, and a gated feed-forward part without a key for its width.

@@ -33,7 +33,7 @@ const KEYS: &[Key] = keys! {
     "decoder.attention.head_count" U32 = "decoder_attention_heads";
     "attention.layer_norm_epsilon" F32 = "1e-5";
     "decoder_start_token_id" U32? = "decoder_start_token_id";
-    "general.file_type" U32 = "file_type";
+    "general.file_type" U32 = "@file_type";
 };
 
 const OUTSIDE: &[Row] = rows! {

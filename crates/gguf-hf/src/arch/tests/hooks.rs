@@ -150,11 +150,15 @@ fn parts_of_a_matrix_are_joined_in_the_order_of_their_numbers() {
             "linear_conv_kernel_dim": 4, "hc_count": 2, "hc_lowrank": 2, "indexer_n_heads": 1, "indexer_head_dim": 4,
             "indexer_budget": 8, "indexer_compress_ratio": 4, "layer_types": ["linear_attention", "full_attention"],
             "ple_layer_ids": [1], "ngram_size": 2, "heads_per_ngram": 1, "ple_conv_kernel_size": 4, "eos_token_id": [3, 7],
-            "split_ngram_parts": parts, "ngram_multipliers": [35184372088833u64, 3], "ngram_offsets": [0], "ngram_sizes": [5]});
+            "split_ngram_parts": parts});
         for (name, value) in more.as_object().unwrap() {
             all[name] = value.clone();
         }
-        Config::new(all).unwrap()
+        let mut config = Config::new(all).unwrap();
+        config.facts_mut().set_named("ngram_multipliers", vec![35184372088833u64, 3]);
+        config.facts_mut().set_named("ngram_offsets", [0]);
+        config.facts_mut().set_named("ngram_sizes", [5]);
+        config
     };
     let name = |part: u32| format!("model.layers.0.ple.ple_embedding.ngram_embedding.shard_{part}.weight");
     let sources = [

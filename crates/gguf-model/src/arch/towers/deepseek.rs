@@ -70,7 +70,7 @@ const SAM_LAYERS: &str = "sam_model.blocks.{}.";
 /// The widths of both encoders are objects in the field of the width.
 const SAM_SIZES: &[Key] = keys! {
     let sam = "vision_config.width.sam_vit_b";
-    let further_blocks = "sam.layers";
+    let @further_blocks = "sam.layers";
 };
 
 /// The width of the feed-forward part is not used.
@@ -99,7 +99,7 @@ const OCR2_TYPE: &[Key] = keys! {
 };
 
 const OCR_KEYS: &[Key] = keys! {
-    let scale_factor = "vision_config.image_size // vision_config.patch_size // int((preprocessor.image_seq_length|256) ** 0.5)";
+    let scale_factor = "vision_config.image_size // vision_config.patch_size // int((@preprocessor.image_seq_length|256) ** 0.5)";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
     "clip.use_gelu" Bool = "true";
     "clip.vision.projector.scale_factor" U32? = "scale_factor if scale_factor > 0 and scale_factor != 4 else null";
@@ -119,7 +119,7 @@ const DEEPSEEK4V_SIZES: &[Key] = keys! {
     let vision_config = "{'num_hidden_layers': vision_n_layers, 'hidden_size': vision_dim, 'num_attention_heads': vision_n_heads, \
                          'intermediate_size': vision_inter_dim, 'patch_size': vision_patch_size, \
                          'image_size': vision_patch_size * vision_downsample_ratio * 16}";
-    let preprocessor = "merge({'image_mean': [0.5, 0.5, 0.5], 'image_std': [0.5, 0.5, 0.5]}, preprocessor)";
+    let @preprocessor = "merge({'image_mean': [0.5, 0.5, 0.5], 'image_std': [0.5, 0.5, 0.5]}, @preprocessor)";
 };
 
 const DEEPSEEK4V_KEYS: &[Key] = keys! {

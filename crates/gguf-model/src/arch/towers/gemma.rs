@@ -76,11 +76,11 @@ const TAKES: &[&str] = &[
 
 // Colors are not normalized. The number of image blocks is that of the stages at most.
 const GEMMA3N_SIZES: &[Key] = keys! {
-    let image_size = "(preprocessor.size|{'height': 768})['height']";
-    let vision_config = "with(with(vision_config, 'image_size', image_size), 'patch_size', image_size // (preprocessor.image_seq_length|256))";
+    let image_size = "(@preprocessor.size|{'height': 768})['height']";
+    let vision_config = "with(with(vision_config, 'image_size', image_size), 'patch_size', image_size // (@preprocessor.image_seq_length|256))";
     let vision_config = "with(with(vision_config, 'n_layers', 128), 'intermediate_size', (vision_config.intermediate_size|2048) * 4)";
     let vision_config = "with(vision_config, 'num_attention_heads', vision_config.num_attention_heads|8)";
-    let preprocessor = "with(with(preprocessor, 'image_mean', [0.0, 0.0, 0.0]), 'image_std', [1.0, 1.0, 1.0])";
+    let @preprocessor = "with(with(@preprocessor, 'image_mean', [0.0, 0.0, 0.0]), 'image_std', [1.0, 1.0, 1.0])";
     let audio_config = "with(required(audio_config), 'n_layers', audio_config.conf_num_hidden_layers)";
     let audio_config = "with(audio_config, 'num_attention_heads', audio_config.conf_num_attention_heads)";
     let audio_config = "with(audio_config, 'intermediate_size', audio_config.intermediate_size|6144)";

@@ -57,7 +57,7 @@ const SPEECH_SIZES: &[Key] = keys! {
     let audio_config = "merge(encoder_config, {'hidden_size': encoder_config.hidden_dim, \
                         'intermediate_size': encoder_config.hidden_dim * encoder_config.feedforward_mult, \
                         'num_attention_heads': encoder_config.num_heads, 'num_hidden_layers': encoder_config.num_layers})";
-    let further_blocks = "2";
+    let @further_blocks = "2";
 };
 
 const SPEECH_KEYS: &[Key] = keys! {
@@ -86,7 +86,7 @@ const PROJECTORS: &[Key] = keys! {
                      layerwise[i][0] + (block_count if layerwise[i][0] < 0 else 0), -1] for i in range(len(layerwise))]";
     let spatial = "[[spatial[i], len(layerwise) + i, spatial_layer, i] for i in range(len(spatial))]";
     let projectors = "sorted(layerwise + spatial)";
-    let further_blocks = "len(projectors)";
+    let @further_blocks = "len(projectors)";
     let places = "[pair[1] for pair in sorted([[projectors[i][1], i] for i in range(len(projectors))])]";
     let layerwise_places = "[places[i] for i in range(len(layerwise))]";
     let spatial_places = "[places[len(layerwise) + i] for i in range(len(spatial))]";

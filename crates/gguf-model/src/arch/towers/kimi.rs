@@ -63,7 +63,7 @@ const KEYS_3D: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.projector_ln_eps|1e-5";
     "clip.vision.projector.scale_factor" U32 = "(vision_config.merge_kernel_size|[2, 2])[0]";
     "clip.vision.image_min_pixels" U32 = "8 * patch_size ** 2";
-    "clip.vision.image_max_pixels" U32 = "(preprocessor.in_patch_limit|16384) * patch_size ** 2";
+    "clip.vision.image_max_pixels" U32 = "(@preprocessor.in_patch_limit|16384) * patch_size ** 2";
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -22,7 +22,7 @@ pub(super) const PIXTRAL: Architecture = Architecture {
         layers: LAYERS,
         refuse: &[
             OTHER_ACTIVATION,
-            ("token_id(added_tokens, '[IMG_BREAK]') == null", "a tokenizer without the token [IMG_BREAK]"),
+            ("token_id(@added_tokens, '[IMG_BREAK]') == null", "a tokenizer without the token [IMG_BREAK]"),
         ],
         keys: &[IMAGE, HEAD, VISION, PIXTRAL_KEYS, KEYS],
         ..TOWER
@@ -57,7 +57,7 @@ const OTHER_ACTIVATION: (&str, &str) =
 
 /// The token between patch rows.
 const IMAGE: &[Key] = keys! {
-    let image = "{'break': token_id(added_tokens, '[IMG_BREAK]')}";
+    let image = "{'break': token_id(@added_tokens, '[IMG_BREAK]')}";
 };
 
 const PIXTRAL_KEYS: &[Key] = keys! {

@@ -220,11 +220,11 @@ const GLM5V_TYPE: &[Key] = keys! {
 };
 
 const GLM5V_KEYS: &[Key] = keys! {
-    let pixels = "((preprocessor.patch_size|14) * (preprocessor.merge_size|2)) ** 2";
+    let pixels = "((@preprocessor.patch_size|14) * (@preprocessor.merge_size|2)) ** 2";
     "clip.vision.spatial_merge_size" U32 = "vision_config.spatial_merge_size|2";
     "clip.vision.swiglu_clamp" F32? = "vision_config.swiglu_limit";
-    "clip.vision.image_min_pixels" U32? = "preprocessor.min_image_tokens * pixels if preprocessor.min_image_tokens != null else null";
-    "clip.vision.image_max_pixels" U32? = "preprocessor.max_image_tokens * pixels if preprocessor.max_image_tokens != null else null";
+    "clip.vision.image_min_pixels" U32? = "@preprocessor.min_image_tokens * pixels if @preprocessor.min_image_tokens != null else null";
+    "clip.vision.image_max_pixels" U32? = "@preprocessor.max_image_tokens * pixels if @preprocessor.max_image_tokens != null else null";
 };
 
 const GLM4V_KEYS: &[Key] = keys! {

@@ -31,8 +31,8 @@ const SIZES: &[Key] = keys! {
     let blocks = "with(with(widths, 'num_hidden_layers', 32), 'num_attention_heads', 16)";
     let vision_config = "with(blocks, 'image_size', image_size)";
     let patch = "{'rows': required(vision_config.patch_size), 'columns': required(vision_config.patch_size)}";
-    let preprocessor = "with(with(preprocessor, 'image_mean', preprocessor.image_mean|[0.485, 0.456, 0.406]),
-        'image_std', preprocessor.image_std|[0.229, 0.224, 0.225])";
+    let @preprocessor = "with(with(@preprocessor, 'image_mean', @preprocessor.image_mean|[0.485, 0.456, 0.406]),
+        'image_std', @preprocessor.image_std|[0.229, 0.224, 0.225])";
 };
 
 const KEYS: &[Key] = keys! {

@@ -78,9 +78,9 @@ pub(super) const MINICPMV: Architecture = Architecture {
         rename: &[("model.vision_tower.", "vision_model.")],
         roots: ROOTS,
         layers: LAYERS,
-        skip: &[("vision_model.vit_merger.*", "(preprocessor.downsample_mode|'16x') == '4x'")],
+        skip: &[("vision_model.vit_merger.*", "(@preprocessor.downsample_mode|'16x') == '4x'")],
         refuse: &[(
-            "not ((preprocessor.downsample_mode|'16x') in ['4x', '16x'])",
+            "not ((@preprocessor.downsample_mode|'16x') in ['4x', '16x'])",
             "another downsample_mode than 4x and 16x",
         )],
         keys: &[MINICPMV_SIZES, HEAD, VISION, MINICPMV_KEYS],
@@ -122,7 +122,7 @@ pub(super) const PHI4: Architecture = Architecture {
         row_counts: &[("n_positions", "*vision_model.embeddings.position_embedding.weight")],
         refuse: &[
             ("(vision_config.num_hidden_layers ?? 2) < 2", "an encoder of fewer than two blocks"),
-            ("int(sqrt(n_positions ?? 0)) ** 2 != (n_positions ?? 0)", "a grid of positions that is not square"),
+            ("int(sqrt(@n_positions ?? 0)) ** 2 != (@n_positions ?? 0)", "a grid of positions that is not square"),
         ],
         keys: &[PHI4_SIZES, HEAD, VISION, PHI4_KEYS],
         ..TOWER
@@ -212,7 +212,7 @@ const LFM2VL_PROJECTOR: &[Row] = rows! {
 };
 
 const GEMMA3_KEYS: &[Key] = keys! {
-    let scale_factor = "vision_config.image_size // vision_config.patch_size // int((preprocessor.image_seq_length|256) ** 0.5)";
+    let scale_factor = "vision_config.image_size // vision_config.patch_size // int((@preprocessor.image_seq_length|256) ** 0.5)";
     "clip.projector_type" Str = "'gemma3'";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
     "clip.use_gelu" Bool = "true";
@@ -224,7 +224,7 @@ const IDEFICS3_KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-5";
     "clip.vision.projector.scale_factor" U32 = "scale_factor|2";
     "clip.use_gelu" Bool = "true";
-    "clip.vision.preproc_image_size" U32 = "preprocessor.size.longest_edge|vision_config.image_size";
+    "clip.vision.preproc_image_size" U32 = "@preprocessor.size.longest_edge|vision_config.image_size";
 };
 
 const JANUS_SIZES: &[Key] = keys! {
@@ -254,42 +254,42 @@ const LFM2VL_KEYS: &[Key] = keys! {
 
 /// The size of image slices; the configuration has the size of the position grid.
 const MINICPMV_SIZES: &[Key] = keys! {
-    let vision_config = "with(vision_config, 'image_size', int(preprocessor.scale_resolution)) \
-                         if preprocessor.scale_resolution != null else vision_config";
+    let vision_config = "with(vision_config, 'image_size', int(@preprocessor.scale_resolution)) \
+                         if @preprocessor.scale_resolution != null else vision_config";
 };
 
 const MINICPMV_KEYS: &[Key] = keys! {
     "clip.projector_type" Str = "'minicpmv4_6'";
-    "clip.vision.projector.scale_factor" U32 = "2 if preprocessor.downsample_mode == '4x' else 4";
+    "clip.vision.projector.scale_factor" U32 = "2 if @preprocessor.downsample_mode == '4x' else 4";
     "clip.vision.wa_layer_indexes" I32 = "[int(insert_layer_id|vision_config.insert_layer_id|6)]";
     "clip.use_gelu" Bool = "true";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
 };
 
 const PADDLEOCR_SIZES: &[Key] = keys! {
-    let vision_config = "with(vision_config, 'image_size', int(sqrt(preprocessor.max_pixels)))";
+    let vision_config = "with(vision_config, 'image_size', int(sqrt(@preprocessor.max_pixels)))";
 };
 
 const PADDLEOCR_KEYS: &[Key] = keys! {
     "clip.projector_type" Str = "'paddleocr'";
-    "clip.vision.image_max_pixels" U32 = "preprocessor.max_pixels";
-    "clip.vision.image_min_pixels" U32 = "preprocessor.min_pixels";
+    "clip.vision.image_max_pixels" U32 = "@preprocessor.max_pixels";
+    "clip.vision.image_min_pixels" U32 = "@preprocessor.min_pixels";
     "clip.use_gelu" Bool = "true";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-6";
 };
 
 /// The size of the position grid; the configuration does not have the sizes of images and patches.
 const PHI4_SIZES: &[Key] = keys! {
-    let patch = "{'rows': required(preprocessor.patch_size), 'columns': required(preprocessor.patch_size)}";
-    let vision_config = "with(with(vision_config, 'patch_size', patch.rows), 'image_size', int(sqrt(n_positions)) * patch.rows)";
+    let patch = "{'rows': required(@preprocessor.patch_size), 'columns': required(@preprocessor.patch_size)}";
+    let vision_config = "with(with(vision_config, 'patch_size', patch.rows), 'image_size', int(sqrt(@n_positions)) * patch.rows)";
 };
 
 const PHI4_KEYS: &[Key] = keys! {
     let block_count = "block_count - 1";
     "clip.vision.block_count" U32 = "block_count";
     "clip.projector_type" Str = "'phi4'";
-    "clip.vision.image_min_pixels" U32 = "int(preprocessor.min_num_patches|min_num_patches) * patch.rows ** 2";
-    "clip.vision.image_max_pixels" U32 = "int(preprocessor.max_num_patches|max_num_patches) * patch.rows ** 2";
+    "clip.vision.image_min_pixels" U32 = "int(@preprocessor.min_num_patches|min_num_patches) * patch.rows ** 2";
+    "clip.vision.image_max_pixels" U32 = "int(@preprocessor.max_num_patches|max_num_patches) * patch.rows ** 2";
     "clip.use_gelu" Bool = "true";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
 };

@@ -30,8 +30,8 @@ const SIZES: &[Key] = keys! {
     let width = "vision_config.hidden_size or vision_config.width";
     let vision_config = "vision_config if vision_config.intermediate_size \
                          else with(vision_config, 'intermediate_size', int(round(width * float(vision_config.mlp_ratio|(8960 / 1536)))))";
-    let preprocessor = "with(with(preprocessor, 'image_mean', preprocessor.image_mean|[0.48145466, 0.4578275, 0.40821073]),
-        'image_std', preprocessor.image_std|[0.26862954, 0.26130258, 0.27577711])";
+    let @preprocessor = "with(with(@preprocessor, 'image_mean', @preprocessor.image_mean|[0.48145466, 0.4578275, 0.40821073]),
+        'image_std', @preprocessor.image_std|[0.26862954, 0.26130258, 0.27577711])";
 };
 
 const KEYS: &[Key] = keys! {
