@@ -11,6 +11,7 @@ use crate::hash::{Algorithm, Hashes};
 
 /// A line of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The algorithm.
     pub algorithm: Algorithm,

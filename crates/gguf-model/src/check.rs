@@ -58,6 +58,21 @@ enum Kind {
 /// name is to be checked.
 ///
 /// Of duplicate keys, the first takes precedence.
+///
+/// ```
+/// use gguf_format::check::Severity;
+/// use gguf_format::{Gguf, Head};
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// let bytes = head.encode()?;
+/// let report = gguf_model::check::model(&[&Gguf::parse(&bytes)?], None);
+/// // There are no hyperparameters.
+/// let finding = report.findings().find(|finding| finding.code == "key.missing").expect("no keys");
+/// println!("{finding}; {}", finding.hint);
+/// assert_eq!(finding.severity, Severity::Error);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn model(shards: &[&Gguf<'_>], file_name: Option<&str>) -> Report {
     let mut report = Report::new();
     let Some(&first) = shards.first() else { return report };

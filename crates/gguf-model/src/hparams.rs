@@ -57,7 +57,24 @@ impl<'g> PerBlock<'g> {
 }
 
 /// Hyperparameters. Missing and invalid keys yield `None`.
+///
+/// ```
+/// use gguf_format::{Gguf, Head, keys};
+/// use gguf_model::Hparams;
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// head.set("llama.embedding_length", 4096u32);
+/// head.set("llama.attention.head_count", 32u32);
+/// let bytes = head.encode()?;
+/// let gguf = Gguf::parse(&bytes)?;
+/// let hparams = Hparams::new(|key| gguf.get(&keys::for_arch(key, "llama")));
+/// // By default, the heads share the elements of a hidden state.
+/// assert_eq!(hparams.head_k, Some(128));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Hparams<'g> {
     /// Number of blocks; in models with an encoder and a decoder, those of the encoder.
     pub blocks: Option<u64>,

@@ -167,6 +167,12 @@ pub const IMAGE_MODELS: &[ImageModel] = &[
 
 /// Recognizes the model in a checkpoint; `has` returns whether the checkpoint has a tensor with this name, without the
 /// prefix.
+///
+/// ```
+/// let names = ["double_blocks.0.img_attn.proj.weight", "img_in.weight"];
+/// let model = gguf_model::image::recognize(|name| names.contains(&name)).expect("an image model");
+/// assert_eq!((model.name, model.title), ("flux", "FLUX"));
+/// ```
 pub fn recognize(has: impl Fn(&str) -> bool) -> Option<&'static ImageModel> {
     IMAGE_MODELS.iter().find(|model| model.detect.iter().any(|names| names.iter().all(|name| has(name))))
 }

@@ -22,6 +22,20 @@ pub struct NewName {
 }
 
 /// Determines the name of a new file from the headers of its shards and the name of the input file.
+///
+/// ```
+/// use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+/// use gguf_model::naming::new_name;
+///
+/// let mut head = Head::default();
+/// head.set("general.name", "My Model");
+/// head.set("general.file_type", 7u32);
+/// head.tensors.push(TensorInfo::new("output.weight", [4096, 32_000], GgmlType::Q8_0));
+/// let bytes = head.encode()?;
+/// let name = new_name("download.gguf", &[&Gguf::parse(&bytes)?]);
+/// assert_eq!(name.file_name, "My-Model-131M-Q8_0.gguf");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
     let s = summary(heads);
     let present = FileName::parse(input);
@@ -60,6 +74,19 @@ const LONGEST: usize = 255;
 
 /// The conventional name for a file currently called `name`; `heads` are the headers of the model's shards, in order.
 /// `None` if the metadata and the current name are insufficient.
+///
+/// ```
+/// use gguf_format::{Gguf, Head};
+/// use gguf_model::naming::file_name;
+///
+/// let mut head = Head::default();
+/// head.set("general.basename", "Mixtral");
+/// head.set("general.size_label", "8x7B");
+/// let bytes = head.encode()?;
+/// let heads = [&Gguf::parse(&bytes)?];
+/// assert_eq!(file_name("download.gguf", &heads).as_deref(), Some("Mixtral-8x7B-v1.0.gguf"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     let first = heads.first()?;
     let is_part = |text: &&str| text.len() <= LONGEST && !text.trim().is_empty();

@@ -64,6 +64,15 @@ impl Role {
 }
 
 /// The parts of a tensor name: `blk.3.attn_q.bias` is the role [`Role::AttnQ`] in block 3 with the suffix `.bias`.
+///
+/// ```
+/// use gguf_model::role::{Role, TensorName};
+///
+/// let name = TensorName::parse("blk.3.attn_q.bias").expect("a known name");
+/// assert_eq!((name.role, name.block, name.suffix), (Role::AttnQ, Some(3), ".bias"));
+/// assert_eq!(name.to_string(), "blk.3.attn_q.bias");
+/// assert_eq!(TensorName::parse("blk.3.unknown.bias"), None);
+/// ```
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorName<'a> {
@@ -103,6 +112,14 @@ pub fn split_suffix(name: &str) -> (&str, &str) {
 
 /// Matches a name against a template: `None` if it does not match, else the number at the template's `{}`, if any. The
 /// number must be in canonical form, without sign or leading zeros.
+///
+/// ```
+/// use gguf_model::role::match_template;
+///
+/// assert_eq!(match_template("blk.{}.attn_q", "blk.12.attn_q"), Some(Some(12)));
+/// assert_eq!(match_template("output_norm", "output_norm"), Some(None));
+/// assert_eq!(match_template("blk.{}.attn_q", "blk.012.attn_q"), None);
+/// ```
 pub fn match_template(template: &str, name: &str) -> Option<Option<u32>> {
     match template.split_once("{}") {
         None => (template == name).then_some(None),

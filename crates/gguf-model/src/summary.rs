@@ -149,6 +149,22 @@ impl Span {
 
 /// Summarizes a model from the headers of its shards, the first one first; an unsplit file is a single shard. Strings
 /// are truncated and safe to print.
+///
+/// ```
+/// use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+/// use gguf_model::summary::summary;
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// head.set("llama.context_length", 4096u32);
+/// head.tensors.push(TensorInfo::new("output.weight", [64, 1000], GgmlType::Q8_0));
+/// let bytes = head.encode()?;
+///
+/// let summary = summary(&[&Gguf::parse(&bytes)?]);
+/// assert_eq!((summary.n_params, summary.context_length), (64_000, Some(4096)));
+/// assert_eq!(summary.bits_per_weight(), Some(8.5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
     let mut s = Summary { n_shards: shards.len(), ..Summary::default() };
     for shard in shards {

@@ -35,6 +35,7 @@ const AT_ONCE: usize = 1 << 14;
 
 /// The values to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Extent {
     /// Those of tensors whose type has a smaller range than its source: up to [`MAX_SAMPLE`] values of each, in 16 runs at equal
     /// distances, the first at the start and the last at the end.

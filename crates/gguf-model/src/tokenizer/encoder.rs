@@ -116,6 +116,24 @@ impl<'a> Encoder<'a> {
     }
 
     /// Encodes a text.
+    ///
+    /// ```
+    /// # let mut head = gguf_format::Head::default();
+    /// # head.set("tokenizer.ggml.model", "gpt2");
+    /// # head.set("tokenizer.ggml.pre", "gpt-2");
+    /// # head.set("tokenizer.ggml.tokens", ["a", "b", "ab", "<", ">", "<a>"]);
+    /// # head.set("tokenizer.ggml.token_type", [1, 1, 1, 1, 1, 3]);
+    /// # head.set("tokenizer.ggml.merges", ["a b"]);
+    /// # let bytes = head.encode()?;
+    /// # let gguf = gguf_format::Gguf::parse(&bytes)?;
+    /// use gguf_model::tokenizer::{EncodeOptions, Encoder, Vocab};
+    ///
+    /// let encoder = Encoder::new(&Vocab::new(&gguf)?)?;
+    /// let user = EncodeOptions::default().parse_special(false);
+    /// assert_eq!(encoder.encode("ab<a>"), [2, 5]);
+    /// assert_eq!(encoder.encode_with("ab<a>", &user), [2, 3, 0, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn encode_with(&self, text: &str, options: &EncodeOptions) -> Vec<u32> {
         let mut ids = Vec::new();
         ids.extend(self.begin.filter(|_| options.add_special));

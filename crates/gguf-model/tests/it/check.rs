@@ -119,15 +119,9 @@ fn whisper() -> Head {
         head.set(&format!("whisper.{half}.attention.head_count"), 2u32);
     }
     head.set("whisper.encoder.mels_count", 4u32);
-    let h = Hparams {
-        encoder_embd: Some(8),
-        encoder_context: Some(10),
-        mels: Some(4),
-        embd: Some(8),
-        context: Some(6),
-        vocab: Some(5),
-        ..Hparams::default()
-    };
+    let mut h = Hparams::default();
+    (h.encoder_embd, h.encoder_context, h.mels) = (Some(8), Some(10), Some(4));
+    (h.embd, h.context, h.vocab) = (Some(8), Some(6), Some(5));
     let shape = |tensor: &Tensor| tensor.shape().iter().map(|dim| dim.of(&h, 0).unwrap_or(16)).collect::<Vec<_>>();
     let architecture = arch::of("whisper").unwrap();
     for tensor in architecture.outside() {
@@ -800,7 +794,11 @@ const ATTENTION_SHAPES: &[([u64; 4], &[&str])] = &[
 
 #[test]
 fn rows_apply_to_models_of_some_depth_and_with_embeddings_per_block() {
-    let of = |blocks, per_layer_embd| Hparams { blocks: Some(blocks), per_layer_embd, ..Hparams::default() };
+    let of = |blocks, per_layer_embd| {
+        let mut h = Hparams::default();
+        (h.blocks, h.per_layer_embd) = (Some(blocks), per_layer_embd);
+        h
+    };
     assert!(!When::Deep.holds(&of(63, None), 0) && When::Deep.holds(&of(64, None), 0));
     assert!(!When::PerLayer.holds(&of(1, Some(0)), 0) && When::PerLayer.holds(&of(1, Some(8)), 0));
     let row = |arch: &str, name: &str| {
@@ -815,17 +813,10 @@ fn rows_apply_to_models_of_some_depth_and_with_embeddings_per_block() {
 
 #[test]
 fn attention_has_the_shapes_that_llama_cpp_expects() {
-    let h = Hparams {
-        blocks: Some(1),
-        embd: Some(32),
-        heads: Some(PerBlock::Same(4)),
-        heads_kv: Some(PerBlock::Same(2)),
-        head_k: Some(16),
-        head_v: Some(12),
-        rot: Some(16),
-        attention_interval: Some(1),
-        ..Hparams::default()
-    };
+    let mut h = Hparams::default();
+    (h.blocks, h.embd, h.attention_interval) = (Some(1), Some(32), Some(1));
+    (h.heads, h.heads_kv) = (Some(PerBlock::Same(4)), Some(PerBlock::Same(2)));
+    (h.head_k, h.head_v, h.rot) = (Some(16), Some(12), Some(16));
     let names = ["attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight"];
     let mut wrong = vec![];
     for (expected, list) in ATTENTION_SHAPES {

@@ -74,6 +74,7 @@ impl Category {
 /// The scope of a row. Unlike categories, places treat embeddings that are also the output as the output, and combine all tensors with
 /// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// Everywhere.
     Any,
