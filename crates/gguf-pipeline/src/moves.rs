@@ -21,6 +21,22 @@ pub struct Axis {
 ///
 /// Element `from + Σ iₖ·axes[k].from` of the source becomes element `to + Σ iₖ·axes[k].to` of the output, for all combinations of `iₖ <
 /// axes[k].count`. Sorted by `to`, the axes must be nested: a step of one is at least as long as everything inside it.
+///
+/// ```
+/// use gguf_pipeline::moves::{Axis, Move, gather};
+///
+/// // Transposes a matrix of 2 rows and 3 columns of bytes.
+/// let axes = vec![Axis { count: 2, from: 3, to: 1 }, Axis { count: 3, from: 1, to: 2 }];
+/// let transpose = Move { input: 0, from: 0, to: 0, axes };
+/// let mut out = [0; 6];
+/// gather(&[transpose], 1, 0, &mut out, &mut Vec::new(), |_, offset, buffer| {
+///     let start = offset as usize;
+///     buffer.copy_from_slice(&b"abcdef"[start..start + buffer.len()]);
+///     Ok(())
+/// })?;
+/// assert_eq!(&out, b"adbecf");
+/// # Ok::<(), gguf_pipeline::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// The index of the source among the operation's inputs.

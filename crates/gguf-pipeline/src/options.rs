@@ -7,6 +7,24 @@ use crate::execute::Overflow;
 use crate::report::Report;
 
 /// Options of a run. They do not change the bytes.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F16));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 8]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_format::GgmlType;
+/// use gguf_pipeline::{Draft, MemorySink, RunOptions};
+///
+/// let mut draft = Draft::copy_of_model(model)?;
+/// draft.tensors[0].ty = GgmlType::F32;
+/// let options = RunOptions::default().measure(true).threads(std::num::NonZero::new(2));
+/// let summary = draft.lay_out()?.run_to(&mut MemorySink::new(), &options, &())?;
+/// let report = summary.report.expect("errors were to be measured");
+/// // Single precision holds all values of half precision.
+/// assert_eq!((report.total().n(), report.total().figures().relative), (4, 0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RunOptions {

@@ -291,6 +291,21 @@ impl fmt::Debug for Shape {
 }
 
 /// A tensor of a draft or plan: its [origin](TensorOrigin), to which it dereferences, and the type in the output.
+///
+/// ```
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_format::GgmlType;
+/// use gguf_pipeline::plan::{Op, Reason};
+/// use gguf_pipeline::{Draft, TensorPlan};
+///
+/// let mut draft = Draft::copy_of_model(model)?;
+/// let factors = Op::Computed(vec![1.0, 1.0, 8.0, 8.0]);
+/// draft.tensors.push(TensorPlan::new("rope_freqs.weight", vec![4], GgmlType::F32, Reason::Float, factors));
+/// let plan = draft.lay_out()?;
+/// assert_eq!((plan.n_elements(), plan.tensors()[0].n_bytes()), (4, 16));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorPlan {
     // Shared by clones: the plans of several outputs usually differ in types only.
@@ -410,6 +425,26 @@ pub enum Rounding {
 pub const MAX_PADDING: u64 = 256 << 20;
 
 /// An editable plan. Clones share the source: drafts that start as clones can be [run together](crate::run_all).
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # let names = ["token_embd.weight", "output.weight"];
+/// # head.tensors = names.map(|name| gguf_format::TensorInfo::new(name, [4], gguf_format::GgmlType::F32)).to_vec();
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]; 2])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_format::GgmlType;
+/// use gguf_pipeline::Draft;
+///
+/// let mut draft = Draft::copy_of_model(model)?;
+/// draft.tensors.retain(|tensor| *tensor.name != *b"output.weight");
+/// for tensor in &mut draft.tensors {
+///     tensor.ty = GgmlType::F16;
+/// }
+/// let plan = draft.lay_out()?;
+/// assert_eq!(plan.tensors().len(), 1);
+/// assert_eq!(plan.tensors()[0].n_bytes(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Draft {
     /// The source file or directory, for messages.
@@ -619,6 +654,23 @@ impl FilePlan {
 }
 
 /// A complete description of a run, except for the data.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_pipeline::{Draft, MemorySink, RunOptions};
+///
+/// let plan = Draft::copy_of_model(model)?.lay_out()?;
+/// for tensor in plan.tensors() {
+///     println!("{} {:?} {} -> {}: {}", tensor.shown(), tensor.shape, tensor.from, tensor.ty, tensor.reason);
+/// }
+/// let mut sink = MemorySink::new();
+/// plan.run_to(&mut sink, &RunOptions::default(), &())?;
+/// assert_eq!(sink.into_outputs()[0].len() as u64, plan.file_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) draft: Draft,

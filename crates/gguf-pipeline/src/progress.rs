@@ -75,6 +75,38 @@ pub struct Cancelled;
 /// A receiver of events. They come from several threads at once, during the work: an implementation must be fast.
 ///
 /// Closures with an explicit argument type are implementations: `|event: Event<'_>| …`. `()` ignores all events.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use gguf_pipeline::{Draft, Error, Event, MemorySink, Progress, RunOptions};
+///
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// # let plan = Draft::copy_of_model(model)?.lay_out()?;
+/// let written = AtomicU64::new(0);
+/// let count = |event: Event<'_>| {
+///     if let Event::Advanced { bytes } = event {
+///         written.fetch_add(bytes, Ordering::Relaxed);
+///     }
+/// };
+/// plan.run_to(&mut MemorySink::new(), &RunOptions::default(), &count)?;
+/// assert_eq!(written.into_inner(), 16);
+///
+/// /// Cancels the run at once.
+/// struct Cancel;
+///
+/// impl Progress for Cancel {
+///     fn event(&self, _: Event<'_>) {}
+///     fn is_cancelled(&self) -> bool {
+///         true
+///     }
+/// }
+/// let result = plan.run_to(&mut MemorySink::new(), &RunOptions::default(), &Cancel);
+/// assert!(matches!(result, Err(Error::Cancelled)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Progress: Sync {
     /// Receives an event.
     fn event(&self, event: Event<'_>);

@@ -101,6 +101,24 @@ impl fmt::Display for OutOfRange {
 /// Searches the values that plans write for those that their types cannot hold, and for NaN and infinity. Returns the tensors that have
 /// some, for each plan in the order of the first plan's tensors. Whole numbers, and blocks that are copied, are not checked.
 ///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [2], gguf_format::GgmlType::F32));
+/// # let values = [1.0f32.to_le_bytes(), 70_000.0f32.to_le_bytes()].concat();
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [values])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_format::GgmlType;
+/// use gguf_pipeline::Draft;
+/// use gguf_pipeline::range::{Extent, check_range};
+///
+/// let mut draft = Draft::copy_of_model(model)?;
+/// draft.tensors[0].ty = GgmlType::F16;
+/// let found = check_range(&[&draft.lay_out()?], Extent::Sample, None, &())?;
+/// let overflow = found[0][0].overflow.as_ref().expect("a value of 70,000");
+/// assert_eq!((overflow.count, overflow.value), (1, 70_000.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Apart`] for plans that cannot be [run together](crate::run_all), errors of the source, [`Error::Cancelled`].
 pub fn check_range<'a>(

@@ -17,6 +17,22 @@ use crate::write::Files;
 impl Plan {
     /// Reads, transforms and writes everything, to the [files](Plan::output_paths) for `out`.
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("copy.gguf");
+    /// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
+    /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+    /// use gguf_pipeline::{Draft, Error, RunOptions};
+    ///
+    /// let plan = Draft::copy_of_model(model)?.lay_out()?;
+    /// let summary = plan.run(&path, &RunOptions::default(), &())?;
+    /// assert_eq!(summary.paths, [path.clone()]);
+    /// // An existing file is replaced only on request.
+    /// assert!(matches!(plan.run(&path, &RunOptions::default(), &()), Err(Error::Exists { .. })));
+    /// plan.run(&path, &RunOptions::default().force(true), &())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error`]. No output is left then, and existing files are untouched. [`Error::Kept`] names the files kept for resuming.
     pub fn run(
@@ -69,6 +85,25 @@ pub fn run_all(
 }
 
 /// As [`run_all`], to one [`Sink`], which gets the outputs of all plans in order.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [64, 64], gguf_format::GgmlType::F16));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 8192]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_format::GgmlType;
+/// use gguf_pipeline::{Draft, MemorySink, RunOptions, run_all_to};
+///
+/// let copy = Draft::copy_of_model(model)?;
+/// let mut single = copy.clone();
+/// single.tensors[0].ty = GgmlType::F32;
+/// let (copy, single) = (copy.lay_out()?, single.lay_out()?);
+/// let mut sink = MemorySink::new();
+/// run_all_to(&[&copy, &single], &mut sink, &RunOptions::default(), &())?;
+/// let outputs = sink.into_outputs();
+/// assert_eq!(outputs[1].len() - outputs[0].len(), 8192);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Apart`] for plans of different sources; otherwise as [`Plan::run_to`].

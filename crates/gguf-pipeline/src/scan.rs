@@ -45,6 +45,21 @@ pub struct TensorScan<'a> {
 /// tensors in which something was found, or whose data cannot be scanned, in order. Data shared by several tensors is scanned once; data
 /// outside of the file is skipped.
 ///
+/// ```
+/// use gguf_format::{GgmlType, Head, TensorInfo};
+/// use gguf_io::{ModelFile, Writer};
+///
+/// let mut head = Head::default();
+/// head.tensors.push(TensorInfo::new("output_norm.weight", [2], GgmlType::F32));
+/// let values = [1.0f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat();
+/// let file = ModelFile::from_source(Writer::write(Vec::new(), &head, [values])?, "model in memory")?;
+///
+/// let found = gguf_pipeline::scan_tensors(&[&file], None, &())?;
+/// assert_eq!(found[0].tensor.name.to_string(), "output_norm.weight");
+/// assert!(found[0].result.as_ref().is_ok_and(|scan| scan.nan == 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Input`] if a file cannot be read, [`Error::Cancelled`].
 pub fn scan_tensors<'a>(

@@ -9,6 +9,32 @@ use crate::error::Error;
 use crate::reads::SourceRead;
 
 /// Tensors that can be read at any position, from many threads at once.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [8], gguf_format::GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_pipeline::{Draft, Error, MemorySink, RunOptions, Source};
+///
+/// /// Fills every tensor with the same byte.
+/// #[derive(Debug)]
+/// struct Filled;
+///
+/// impl Source for Filled {
+///     fn read(&self, _index: usize, _offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+///         buffer.fill(0x3c);
+///         Ok(())
+///     }
+/// }
+///
+/// let mut draft = Draft::copy_of_model(model)?;
+/// draft.source = std::sync::Arc::new(Filled);
+/// let mut sink = MemorySink::new();
+/// draft.lay_out()?.run_to(&mut sink, &RunOptions::default(), &())?;
+/// assert!(sink.into_outputs()[0].ends_with(&[0x3c; 32]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Source: Send + Sync + fmt::Debug {
     /// Fills `buffer` with the little-endian bytes of tensor `index` starting at `offset`, the start of a block.
     ///

@@ -84,6 +84,24 @@ pub const NARROW: &[GgmlType] =
 
 /// Chooses types for a size. Reads a sample of the weights. Tensors that llama.cpp never quantizes keep their types, and types given by
 /// options are respected.
+///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.set("general.architecture", "llama");
+/// # head.tensors.push(TensorInfo::new("output.weight", [256, 4], GgmlType::F32));
+/// # let values: Vec<u8> = (0..1024).flat_map(|i| (i as f32 * 0.1).sin().to_le_bytes()).collect();
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [values])?;
+/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// use gguf_quantize::QuantizeOptions;
+/// use gguf_quantize::budget::{Budget, Limit};
+///
+/// let budget = Budget::new(Limit::BitsPerWeight(5.0));
+/// let plan = gguf_quantize::plan(draft, None, &QuantizeOptions::default(), &budget)?.plan;
+/// let bits: u64 = plan.tensors().iter().map(|tensor| tensor.n_bytes() * 8).sum();
+/// assert!(bits as f64 / plan.n_elements() as f64 <= 5.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Budget<'p> {
     /// The limit.
     pub limit: Limit,

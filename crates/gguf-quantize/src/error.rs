@@ -14,6 +14,20 @@ use crate::mix::MixError;
 use crate::prune::PruneError;
 
 /// Reasons why a quantization cannot be planned. A message includes that of its cause.
+///
+/// ```
+/// use gguf_pipeline::Draft;
+/// use gguf_quantize::{Error, NothingToQuantize, QuantizeOptions, mix::Target, plan};
+///
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("general.architecture", "llama");
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 0]; 0])?;
+/// let vocabulary = Draft::copy_of_model(gguf_io::Model::from_source(bytes, "vocab.gguf")?)?;
+/// let error = plan(vocabulary, None, &QuantizeOptions::default(), &Target::parse("Q8_0")?).unwrap_err();
+/// assert!(matches!(error, Error::NotAModel { what: NothingToQuantize::NoTensors, .. }));
+/// assert!(error.is_bad_input());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

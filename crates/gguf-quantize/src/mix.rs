@@ -129,6 +129,17 @@ impl TensorFacts<'_> {
 }
 
 /// The type of the tensors whose name matches a pattern.
+///
+/// ```
+/// use gguf_format::GgmlType;
+/// use gguf_quantize::mix::TensorTypeRule;
+///
+/// let rule = TensorTypeRule::parse(r"blk\.[01]\.ffn_down=q6_K")?;
+/// assert_eq!(rule.ty, GgmlType::Q6_K);
+/// assert!(rule.pattern.finds(b"blk.1.ffn_down.weight"));
+/// assert!(!rule.pattern.finds(b"blk.2.ffn_down.weight"));
+/// # Ok::<(), gguf_quantize::mix::TensorTypeError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorTypeRule {
     /// The pattern; it matches anywhere in the name.
@@ -360,12 +371,32 @@ fn block_number(name: &[u8]) -> Option<i32> {
 /// outside of blocks come first. Decisions depend on the order, because some rules count blocks.
 ///
 /// Two exceptions: if the split is kept the order is that of the shards, and if blocks are pruned that of the original names.
+///
+/// ```
+/// use gguf_quantize::mix::processing_order;
+///
+/// let mut names = ["blk.10.attn_q.weight", "output.weight", "blk.2.attn_q.weight"];
+/// names.sort_by(|a, b| processing_order(a.as_bytes(), b.as_bytes()));
+/// assert_eq!(names, ["output.weight", "blk.2.attn_q.weight", "blk.10.attn_q.weight"]);
+/// ```
 pub fn processing_order(a: &[u8], b: &[u8]) -> Ordering {
     let block = |name| block_number(name).unwrap_or(-1);
     block(a).cmp(&block(b)).then_with(|| a.cmp(b))
 }
 
 /// Decides the types of all tensors of a model, given in [`processing_order`]; for image models, in the order of the file.
+///
+/// ```
+/// use gguf_format::{GgmlType, Str};
+/// use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide};
+///
+/// let model = ModelFacts { architecture: "llama".into(), n_layer: 1, ..ModelFacts::default() };
+/// let fact = |name: &'static str, shape| TensorFacts { name: Str(name.as_bytes()), shape, ty: GgmlType::F16 };
+/// let tensors = [fact("output.weight", &[4096, 32_000]), fact("blk.0.attn_q.weight", &[4096, 4096])];
+/// let decisions = decide(&model, &tensors, Target::parse("Q4_K_M")?, &MixOptions::default())?;
+/// assert_eq!(decisions.iter().map(|d| d.ty).collect::<Vec<_>>(), [GgmlType::Q6_K, GgmlType::Q4_K]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`MixError`], for the first tensor without a fitting type, or for a type that is not a valid target.

@@ -26,6 +26,25 @@ use crate::warning::Warning;
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// The options of a quantization, for all ways to choose types.
+///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.set("general.architecture", "llama");
+/// # head.tensors.push(TensorInfo::new("blk.0.ffn_down.weight", [256, 4], GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 4096]])?;
+/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// use gguf_quantize::QuantizeOptions;
+/// use gguf_quantize::mix::{Target, TensorTypeRule};
+///
+/// let mut options = QuantizeOptions::default();
+/// options.mix.tensor_types.push(TensorTypeRule::parse("ffn_down=q8_0")?);
+/// options.overrides.push(("general.name".into(), "Quantized".into()));
+/// let plan = gguf_quantize::plan(draft, None, &options, &Target::parse("Q4_K_M")?)?.plan;
+/// assert_eq!(plan.tensors()[0].ty, GgmlType::Q8_0);
+/// assert_eq!(plan.head().get_as::<&str>("general.name")?, "Quantized");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct QuantizeOptions {
@@ -190,6 +209,26 @@ fn facts_of(tensor: &TensorPlan) -> TensorFacts<'_> {
 /// Plans the quantization of a draft's output; of its weights, at most a sample is read. All problems with an importance matrix, and with
 /// its match with the model, are found here.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.set("general.architecture", "llama");
+/// # head.tensors.push(TensorInfo::new("output.weight", [256, 4], GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 4096]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use gguf_pipeline::Draft;
+/// use gguf_quantize::{QuantizeOptions, mix::Target, plan};
+///
+/// let draft = Draft::copy_of_model(model)?;
+/// let quantized = plan(draft, None, &QuantizeOptions::default(), &Target::parse("Q4_K_M")?)?;
+/// for warning in &quantized.warnings {
+///     eprintln!("{warning}");
+/// }
+/// let output = &quantized.plan.tensors()[0];
+/// assert_eq!((output.from, output.ty), (GgmlType::F32, GgmlType::Q6_K));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error`], which names the file or tensor.
 pub fn plan(
@@ -277,6 +316,27 @@ pub struct Offer {
 /// none is given, the plan assumes one.
 ///
 /// Each plan is made on demand: all of them together would take many times the memory of one.
+///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.set("general.architecture", "llama");
+/// # head.tensors.push(TensorInfo::new("output.weight", [256, 4], GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 4096]])?;
+/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// use gguf_quantize::{QuantizeOptions, offers};
+///
+/// let mut sizes = Vec::new();
+/// for offer in offers(&draft, None, &QuantizeOptions::default()) {
+///     let offer = offer?;
+///     if let Ok(plan) = &offer.plan {
+///         sizes.push((offer.file_type.to_string(), plan.file_bytes()));
+///     }
+/// }
+/// sizes.sort_by_key(|(_, bytes)| *bytes);
+/// assert_eq!(sizes.last().map(|(name, _)| name.as_str()), Some("F32"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn offers<'a>(
     draft: &'a Draft,
     matrix: Option<&'a Arc<ImatrixFile>>,

@@ -8,6 +8,24 @@ use super::{Entry, EntryInfo, Error, Format, Imatrix, ImatrixFile, Problem};
 
 /// Adds up matrices, in the given order (`IMatrixCollector::load_imatrix` in `tools/imatrix/imatrix.cpp`). The order determines the last
 /// bits of the sums.
+///
+/// ```
+/// # use gguf_quantize::imatrix::{Entry, Format, Imatrix, ImatrixFile};
+/// # let entry = Entry { sums: vec![8.0, 2.0], counts: vec![4] };
+/// # let entries = [(b"output.weight".to_vec(), entry)].into();
+/// # let datasets = vec![b"text.txt".to_vec()];
+/// # let matrix = Imatrix { format: Format::Gguf, entries, datasets, chunk_count: 1, chunk_size: 512 };
+/// # let matrix = ImatrixFile::from_bytes(matrix.write(Vec::new())?)?;
+/// use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Merge};
+///
+/// let mut merge = Merge::new(DEFAULT_CHUNK_SIZE)?;
+/// merge.add(&matrix)?;
+/// merge.add(&matrix)?;
+/// let sum = merge.finish();
+/// let entry = &sum.entries[b"output.weight".as_slice()];
+/// assert_eq!((entry.sums.as_slice(), entry.counts.as_slice()), ([16.0, 4.0].as_slice(), [8].as_slice()));
+/// # Ok::<(), gguf_quantize::imatrix::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Merge {
     chunk_size: u32,

@@ -31,6 +31,23 @@ pub const MAX_TEXTS: u64 = 1 << 16;
 pub const MAX_NAME: u64 = 1 << 16;
 
 /// An importance matrix with its values still in the file.
+///
+/// ```
+/// use gguf_quantize::imatrix::{Entry, Format, Imatrix, ImatrixFile};
+///
+/// let entry = Entry { sums: vec![8.0, 2.0], counts: vec![4] };
+/// let matrix = Imatrix {
+///     format: Format::Gguf,
+///     entries: [(b"output.weight".to_vec(), entry)].into(),
+///     datasets: vec![b"text.txt".to_vec()],
+///     chunk_count: 1,
+///     chunk_size: 512,
+/// };
+/// let file = ImatrixFile::from_bytes(matrix.write(Vec::new())?)?;
+/// assert_eq!(file.weights(b"output.weight")?, Some(vec![2.0, 0.5]));
+/// assert_eq!(file.weights(b"other.weight")?, None);
+/// # Ok::<(), gguf_quantize::imatrix::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ImatrixFile {
     path: Option<PathBuf>,

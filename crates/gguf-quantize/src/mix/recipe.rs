@@ -27,6 +27,15 @@ use super::{
 };
 
 /// The types of a model's tensors.
+///
+/// ```
+/// use gguf_quantize::mix::recipe::Recipe;
+///
+/// let recipe = Recipe::parse("Q4_K_M\n attn_v=q6_K   # more bits for the values\n")?;
+/// assert_eq!(recipe.rules.len(), 1);
+/// assert_eq!(recipe.to_string(), "Q4_K_M\nattn_v=q6_K\n");
+/// # Ok::<(), gguf_quantize::mix::recipe::RecipeError>(())
+/// ```
 #[non_exhaustive]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recipe {
