@@ -154,6 +154,25 @@ pub fn diff(
 
 /// As [`diff`], for open models: in memory, mapped, or in sources of the caller.
 ///
+/// ```
+/// use gguf_edit::{DiffOptions, diff_models};
+/// use gguf_format::Head;
+/// use gguf_io::{Model, Writer};
+///
+/// let model = |name: &str| {
+///     let mut head = Head::default();
+///     head.set("general.architecture", "llama");
+///     head.set("general.name", name);
+///     let bytes = Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).expect("a valid head");
+///     Model::from_source(bytes, name)
+/// };
+/// let diff = diff_models(model("a")?, model("b")?, &DiffOptions::default(), &())?;
+/// assert_eq!((diff.keys.len(), diff.n_same_keys), (1, 1));
+/// let (key, values) = diff.values(&diff.keys[0]);
+/// println!("{key}: {values:?}");
+/// # Ok::<(), gguf_edit::Error>(())
+/// ```
+///
 /// # Errors
 /// As for [`diff`].
 pub fn diff_models(a: Model, b: Model, options: &DiffOptions, progress: &dyn Progress) -> Result<Diff, Error> {

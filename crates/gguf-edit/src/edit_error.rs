@@ -9,6 +9,17 @@ use gguf_format::{LayoutError, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, 
 /// Reasons why a file cannot be edited, repaired or estimated.
 ///
 /// The message is complete: it names the file, if any, and includes that of the cause.
+///
+/// ```
+/// use gguf_edit::{Edit, EditError, apply};
+/// use gguf_format::Head;
+///
+/// let mut head = Head::default();
+/// head.set("general.name", "A model");
+/// let result = apply(&mut head, &[Edit::Unset { key: "general.nam".into() }]);
+/// let Err(EditError::NoKey { nearest, .. }) = result else { panic!("there is no such key") };
+/// assert_eq!(nearest, ["general.name"]);
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {

@@ -186,6 +186,19 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
 
 /// The edit that renames the key or the tensor with this name.
 ///
+/// ```
+/// use gguf_edit::{Edit, apply, rename};
+/// use gguf_format::Head;
+///
+/// let mut head = Head::default();
+/// head.set("llama.contextlength", 4096u32);
+/// let edit = rename(&head, "llama.contextlength", "llama.context_length")?;
+/// assert!(matches!(edit, Edit::RenameKey { .. }));
+/// apply(&mut head, &[edit])?;
+/// assert!(head.get("llama.context_length").is_some());
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
 /// # Errors
 /// If neither or both have it.
 pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {

@@ -73,6 +73,23 @@ pub struct Extracted {
 
 /// Plans the extraction of the tensors that match one of the patterns.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let folder = tempfile::tempdir()?;
+/// # let (path, out) = (folder.path().join("model.gguf"), folder.path().join("output.npy"));
+/// # let mut head = Head::default();
+/// # head.tensors.push(TensorInfo::new("output.weight", [2], GgmlType::F32));
+/// # std::fs::write(&path, gguf_io::Writer::write(Vec::new(), &head, [[0u8; 8]])?)?;
+/// use gguf_edit::extract::{Format, Values, extract};
+///
+/// let is_name = |pattern: &str, name: gguf_format::Str<'_>| name == pattern;
+/// let extraction = extract(&path, &["output.weight".into()], is_name, Format::Npy, Values::AsStored)?;
+/// assert_eq!(extraction.tensors().len(), 1);
+/// extraction.run(&out, false, None, &())?;
+/// assert!(std::fs::read(&out)?.starts_with(b"\x93NUMPY"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::NoTensor`] for a pattern without a match, [`Error::OneTensor`], [`Error::NotDecodable`], [`Error::NotEncodable`]; or if the
 /// model cannot be read.

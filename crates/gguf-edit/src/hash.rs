@@ -232,6 +232,23 @@ impl Hashes {
 
 /// Hashes the tensors of files: one, or the shards of a model in order.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.tensors.push(TensorInfo::new("output.weight", [1], GgmlType::I8));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [b"a"])?;
+/// # let file = gguf_io::ModelFile::from_source(bytes, "model in memory")?;
+/// use gguf_edit::{Algorithm, HashOptions, hash};
+///
+/// let hashes = hash(&[file], &HashOptions::new([Algorithm::Sha1]), &())?;
+/// for (algorithm, hash) in &hashes.model {
+///     println!("{algorithm} {hash}");
+/// }
+/// assert_eq!(hashes.model[0].1, "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"); // of the single byte `a`
+/// assert_eq!(hashes.tensors().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a file cannot be read, lacks the data of a tensor, or has changed since it was opened, or the work is cancelled.
 pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress) -> Result<Hashes, Error> {

@@ -24,6 +24,17 @@ pub struct Entry {
 }
 
 /// The expected hashes of a model.
+///
+/// ```
+/// use gguf_edit::Manifest;
+/// use gguf_edit::hash::Algorithm;
+///
+/// let text = "xxh64     5a54d3aad816f302  m.gguf:output.weight\n";
+/// let manifest = Manifest::parse(text, "m.gguf.manifest".as_ref())?;
+/// assert_eq!(manifest.entries[0].label, "m.gguf:output.weight");
+/// assert!(manifest.algorithms().contains(&Algorithm::Xxh64));
+/// # Ok::<(), gguf_edit::Error>(())
+/// ```
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {

@@ -34,6 +34,26 @@ pub struct Merge {
 ///
 /// The output has the byte order of the first shard. For a model from [`split`](crate::split()), it is identical to the original file.
 ///
+/// ```
+/// # use std::num::NonZero;
+/// # use gguf_edit::{Limit, SplitOptions, split_model};
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let folder = tempfile::tempdir()?;
+/// # let mut head = Head::default();
+/// # head.tensors = ["a", "b", "c"].map(|name| TensorInfo::new(name, [8], GgmlType::F32)).to_vec();
+/// # let original = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 3])?;
+/// # let model = gguf_io::Model::from_source(original.clone(), "model in memory")?;
+/// # let options = SplitOptions::new(Limit::Tensors(NonZero::new(2).expect("not zero")));
+/// # let split = split_model(model, &options)?.plan;
+/// # split.run(folder.path().join("model.gguf"), &Default::default(), &())?;
+/// let merge = gguf_edit::merge(folder.path().join("model-00001-of-00002.gguf"))?;
+/// assert_eq!(merge.shards.len(), 2);
+/// let out = folder.path().join("merged.gguf");
+/// merge.plan.run(&out, &Default::default(), &())?;
+/// # assert_eq!(std::fs::read(out)?, original);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a shard is missing or cannot be read, [`Error::NotSplit`], or if the output cannot be written.
 pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {

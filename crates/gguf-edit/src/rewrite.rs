@@ -62,6 +62,21 @@ pub enum Order {
 
 /// Writes the tensors of a model in another order.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.gguf");
+/// # let mut head = Head::default();
+/// # head.tensors = ["blk.10.a", "blk.9.a"].map(|name| TensorInfo::new(name, [8], GgmlType::F32)).to_vec();
+/// # std::fs::write(&path, gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 2])?)?;
+/// use gguf_edit::rewrite::{Order, reorder};
+///
+/// let plan = reorder(&path, &Order::Names)?;
+/// let names: Vec<String> = plan.tensors().iter().map(|tensor| tensor.shown()).collect();
+/// assert_eq!(names, ["blk.9.a", "blk.10.a"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the model cannot be read or written.
 pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {

@@ -90,6 +90,22 @@ pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Er
 
 /// As [`split`], for an open model: in memory, mapped, or in a source of the caller.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let mut head = Head::default();
+/// # head.tensors = ["a", "b", "c"].map(|name| TensorInfo::new(name, [8], GgmlType::F32)).to_vec();
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 3])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// use std::num::NonZero;
+/// use gguf_edit::{Limit, SplitOptions, split_model};
+///
+/// let at_most_two = Limit::Tensors(NonZero::new(2).expect("not zero"));
+/// let split = split_model(model, &SplitOptions::new(at_most_two))?;
+/// assert_eq!(split.plan.files().len(), 2);
+/// assert!(split.plan.output_paths("model.gguf")[1].ends_with("model-00002-of-00002.gguf"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As for [`split`].
 pub fn split_model(model: Model, options: &SplitOptions) -> Result<Split, Error> {

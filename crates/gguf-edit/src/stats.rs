@@ -47,6 +47,20 @@ pub struct Stats {
 
 /// Computes statistics of a tensor of the model that `path` belongs to, in two passes. The result does not depend on the number of threads.
 ///
+/// ```
+/// # use gguf_format::{GgmlType, Head, TensorInfo};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.gguf");
+/// # let mut head = Head::default();
+/// # head.tensors.push(TensorInfo::new("output.weight", [2], GgmlType::F32));
+/// # let values = [1.0f32.to_le_bytes(), 3.0f32.to_le_bytes()].concat();
+/// # std::fs::write(&path, gguf_io::Writer::write(Vec::new(), &head, [values])?)?;
+/// let stats = gguf_edit::stats(&path, "output.weight", 2, None, &())?;
+/// assert_eq!((stats.n, stats.min, stats.max, stats.mean), (2, Some(1.0), Some(3.0), Some(2.0)));
+/// assert_eq!(stats.histogram, [1, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::NoTensor`], [`Error::NotDecodable`]; or if the model cannot be read.
 pub fn stats(

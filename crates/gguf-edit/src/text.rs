@@ -87,6 +87,20 @@ fn write_value(text: &mut String, value: ValueRef<'_>) {
 
 /// The edits that turn a head's key-values into those of a text. The order in the text is ignored.
 ///
+/// ```
+/// use gguf_edit::Edit;
+/// use gguf_edit::text::{edits_of, text_of};
+/// use gguf_format::Head;
+///
+/// let mut head = Head::default();
+/// head.set("general.name", "Old");
+/// let text = text_of(&head);
+/// assert!(edits_of(&text, &head)?.is_empty());
+/// let edits = edits_of(&text.replace("Old", "New"), &head)?;
+/// assert_eq!(edits, [Edit::Set { key: "general.name".into(), value: "New".into() }]);
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
 /// # Errors
 /// [`EditError::Line`], with the error in the line.
 pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {

@@ -27,6 +27,19 @@ pub enum Token {
 
 /// The edit that assigns a role, such as `eos`, to a token.
 ///
+/// ```
+/// use gguf_edit::tokens::{Token, special_token};
+/// use gguf_format::Head;
+///
+/// let mut head = Head::default();
+/// head.set("tokenizer.ggml.tokens", ["a", "b", "<|end|>"]);
+/// let edit = special_token(&head, "eos", &Token::Text("<|end|>".into()))?;
+/// gguf_edit::apply(&mut head, &[edit])?;
+/// let id = head.get("tokenizer.ggml.eos_token_id").and_then(|value| value.get::<u32>().ok());
+/// assert_eq!(id, Some(2));
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
 /// # Errors
 /// If there is no such role or token, or several tokens have the text.
 pub fn special_token(head: &Head, role: &str, token: &Token) -> Result<Edit, EditError> {

@@ -152,6 +152,16 @@ const TYPES: [(&str, ValueType); 13] = [
 
 /// Parses a type: `u32`, `string`; `[u32]`, `u32[]` or `u32[8]` for an array.
 ///
+/// ```
+/// use gguf_edit::typed::{kind_text, parse_kind, value_of_text};
+/// use gguf_format::Value;
+///
+/// let kind = parse_kind("[u32]")?;
+/// assert_eq!(kind_text(kind), "[u32]");
+/// assert_eq!(value_of_text("my.sizes", kind, "[1, 2]")?, Value::from([1u32, 2]));
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
 /// # Errors
 /// If it is not valid.
 pub fn parse_kind(text: &str) -> Result<Kind, EditError> {

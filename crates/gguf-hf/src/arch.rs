@@ -178,6 +178,21 @@ fn file_type(Stored { asked, ty, file_type, .. }: Stored<'_>) -> u32 {
 
 /// The architecture of a checkpoint, and its table.
 ///
+/// ```
+/// use gguf_hf::PlanError;
+/// use gguf_hf::config::Config;
+/// use serde_json::json;
+///
+/// let config = Config::new(json!({"architectures": ["Qwen2ForCausalLM"]}))?;
+/// let (architecture, checkpoint) = gguf_hf::arch::of_checkpoint(&config)?;
+/// assert_eq!(checkpoint.architecture(architecture), "qwen2");
+///
+/// let unknown = Config::new(json!({"architectures": ["Qwen2ForCausal"]}))?;
+/// let error = gguf_hf::arch::of_checkpoint(&unknown).unwrap_err();
+/// assert!(matches!(error, PlanError::UnsupportedArchitecture { .. }));
+/// # Ok::<(), PlanError>(())
+/// ```
+///
 /// # Errors
 /// If `config.json` names no class, or an unsupported one.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {

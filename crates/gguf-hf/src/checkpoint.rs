@@ -29,6 +29,20 @@ use crate::torch;
 const MAX_INDEX: u64 = 100_000_000;
 
 /// The tensors of a checkpoint folder, open for reading.
+///
+/// ```
+/// use gguf_hf::checkpoint::Checkpoint;
+/// use gguf_hf::{Dtype, MemoryFolder};
+///
+/// let header = br#"{"norm.weight":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
+/// let length = (header.len() as u64).to_le_bytes();
+/// let mut folder = MemoryFolder::new("my-model");
+/// folder.insert("model.safetensors", [&length[..], header, &[0; 4]].concat());
+/// let checkpoint = Checkpoint::open(&folder)?;
+/// let tensor = &checkpoint.tensors()[0];
+/// assert_eq!((tensor.name.as_str(), tensor.dtype, tensor.shape.as_slice()), ("norm.weight", Dtype::F16, &[2][..]));
+/// # Ok::<(), gguf_hf::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     parts: Vec<Part>,

@@ -16,6 +16,23 @@ pub(crate) use crate::config_error::shortened;
 use crate::facts::Facts;
 
 /// A checkpoint's hyperparameters.
+///
+/// ```
+/// use gguf_hf::config::Config;
+/// use serde_json::json;
+///
+/// let config = Config::new(json!({
+///     "architectures": ["LlamaForCausalLM"],
+///     "model_type": "llama",
+///     "hidden_size": 64,
+///     "num_attention_heads": 4,
+/// }))?;
+/// assert_eq!(config.architecture()?, "LlamaForCausalLM");
+/// assert_eq!(config.fields().u32(&["n_embd", "hidden_size"])?, Some(64));
+/// // A default of the class.
+/// assert_eq!(config.fields().u32(&["num_key_value_heads"])?, Some(4));
+/// # Ok::<(), gguf_hf::config::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     fields: Value,

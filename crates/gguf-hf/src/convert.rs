@@ -40,6 +40,14 @@ pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 const MAX_DOUBTS: usize = 10;
 
 /// Conversion options.
+///
+/// ```
+/// use gguf_format::ByteOrder;
+/// use gguf_hf::{Options, OutType};
+///
+/// let options = Options::default().ty(OutType::BF16).order(ByteOrder::Big).name(Some("My Model".into()));
+/// assert_eq!(options.name.as_deref(), Some("My Model"));
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -218,6 +226,23 @@ pub struct Conversion {
 
 /// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`Conversion::output_path`] for names of folders and templates.
 ///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let header = br#"{"double_blocks.0.img_attn.proj.weight":{"dtype":"BF16","shape":[4,4],"data_offsets":[0,32]}}"#;
+/// # let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 32]].concat();
+/// # let checkpoint = folder.path().join("flux.safetensors");
+/// # std::fs::write(&checkpoint, bytes).unwrap();
+/// # let out = folder.path().join("model.gguf");
+/// use gguf_hf::{Options, OutType};
+///
+/// let options = Options::default().ty(OutType::F32);
+/// let summary = gguf_hf::convert(&checkpoint, &out, &options, &Default::default(), &())?;
+/// assert_eq!(summary.paths, [out.clone()]);
+/// # let file = gguf_io::ModelFile::open(&out).unwrap();
+/// # assert_eq!(file.gguf().get_as::<&str>("general.architecture"), Ok("flux"));
+/// # Ok::<(), gguf_hf::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error`]. On failure no output is left, and an existing file of that name is unchanged.
 pub fn convert(
@@ -233,6 +258,26 @@ pub fn convert(
 
 /// Plans the conversion of a checkpoint without reading its weights. `dir` is the checkpoint's folder, the model's folder in the Hugging
 /// Face cache (`models--ORGANIZATION--NAME`; the revision in `refs/main` is used), or a single tensor file in the checkpoint's folder.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let header = br#"{"double_blocks.0.img_attn.proj.weight":{"dtype":"BF16","shape":[4,4],"data_offsets":[0,32]}}"#;
+/// # let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 32]].concat();
+/// # let checkpoint = folder.path().join("flux.safetensors");
+/// # std::fs::write(&checkpoint, bytes).unwrap();
+/// use gguf_hf::{Options, OutType, OutputKind};
+///
+/// let conversion = gguf_hf::plan(&checkpoint, &Options::default().ty(OutType::F16))?;
+/// for warning in &conversion.warnings {
+///     eprintln!("{warning}");
+/// }
+/// for tensor in conversion.plan.tensors() {
+///     println!("{}: {} because {}", tensor.shown(), tensor.ty, tensor.reason);
+/// }
+/// // The tensors are those of FLUX.
+/// assert_eq!((conversion.architecture, conversion.kind), ("flux", OutputKind::Images));
+/// # Ok::<(), gguf_hf::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
@@ -616,6 +661,19 @@ fn pooling(dir: &dyn Folder) -> Result<Option<Json>, Error> {
 
 impl Conversion {
     /// The output path for `out`: [`output_path_as`](Self::output_path_as) with the type of the matrices.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let header = br#"{"double_blocks.0.img_attn.proj.weight":{"dtype":"BF16","shape":[4,4],"data_offsets":[0,32]}}"#;
+    /// # let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 32]].concat();
+    /// # let checkpoint = folder.path().join("flux.safetensors");
+    /// # std::fs::write(&checkpoint, bytes).unwrap();
+    /// use gguf_hf::{Options, OutType};
+    ///
+    /// let conversion = gguf_hf::plan(&checkpoint, &Options::default().ty(OutType::BF16))?;
+    /// assert!(conversion.output_path("out/model-{ftype}.gguf").ends_with("out/model-bf16.gguf"));
+    /// # Ok::<(), gguf_hf::Error>(())
+    /// ```
     pub fn output_path(&self, out: impl AsRef<Path>) -> PathBuf {
         self.output_path_as(out, &self.ty.to_string())
     }

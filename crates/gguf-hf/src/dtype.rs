@@ -5,6 +5,15 @@ use core::fmt;
 use gguf_format::{GgmlType, n_elements};
 
 /// A number format of a checkpoint, under the name that safetensors uses.
+///
+/// ```
+/// use gguf_format::GgmlType;
+/// use gguf_hf::Dtype;
+///
+/// let dtype = Dtype::from_name("BF16").expect("a format of safetensors");
+/// assert_eq!((dtype.bits, dtype.ggml), (16, Some(GgmlType::BF16)));
+/// assert_eq!(dtype.tensor_bytes(&[32, 64]), Some(4096));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Dtype {

@@ -15,6 +15,30 @@ use crate::folder_error::FolderError;
 /// [`MemoryFolder`] one in memory; a type of the caller can be one on the Hub or in an object store.
 ///
 /// Files are named relative to the folder, with `/` before those of a folder in it, such as `1_Pooling/config.json`.
+///
+/// ```
+/// use std::path::Path;
+/// use gguf_hf::{Folder, FolderError, FolderFile};
+///
+/// /// A folder with nothing but a configuration.
+/// #[derive(Debug)]
+/// struct OnlyConfig;
+///
+/// impl Folder for OnlyConfig {
+///     fn path(&self) -> &Path {
+///         "my-model".as_ref()
+///     }
+///     fn names(&self, within: &str) -> std::io::Result<Vec<String>> {
+///         Ok(if within.is_empty() { vec!["config.json".into()] } else { Vec::new() })
+///     }
+///     fn open(&self, name: &str) -> Result<Option<FolderFile>, FolderError> {
+///         let bytes = br#"{"architectures": ["LlamaForCausalLM"]}"#;
+///         Ok((name == "config.json").then(|| FolderFile::from_source(bytes.to_vec())))
+///     }
+/// }
+/// let error = gguf_hf::plan_folder(&OnlyConfig, &Default::default()).unwrap_err();
+/// assert!(matches!(error, gguf_hf::Error::NoWeights { .. }));
+/// ```
 pub trait Folder: Send + Sync + fmt::Debug {
     /// The path of the folder; elsewhere than on the disk, what names it in messages. Its last component names a model without another
     /// name.

@@ -19,6 +19,13 @@ use crate::formula::Fields;
 use crate::warning::ArchitectureWarning;
 
 /// The requested float type.
+///
+/// ```
+/// use gguf_hf::OutType;
+///
+/// assert_eq!(OutType::from_name("bf16"), Some(OutType::BF16));
+/// assert_eq!(OutType::from_name("q4_k_m"), None);
+/// ```
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutType {

@@ -60,6 +60,17 @@ pub fn header_bytes(prefix: [u8; 8], file_bytes: u64) -> Result<u64, HeaderError
 
 /// Parses the header of a file whose data section has `data_bytes` bytes. The tensors are returned in name order.
 ///
+/// ```
+/// use gguf_hf::safetensors::{HeaderError, parse_header};
+///
+/// let json = br#"{"norm.weight":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
+/// let entries = parse_header(json, 4)?;
+/// assert_eq!((entries[0].name.as_str(), entries[0].bytes), ("norm.weight", 4));
+/// // The tensors must cover the data exactly.
+/// assert!(matches!(parse_header(json, 6), Err(HeaderError::Trailing { bytes: 2 })));
+/// # Ok::<(), HeaderError>(())
+/// ```
+///
 /// # Errors
 /// [`HeaderError`]; see the variants.
 pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderError> {

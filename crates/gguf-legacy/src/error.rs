@@ -14,6 +14,15 @@ use crate::malformed::Malformed;
 use crate::question::{Question, Topic};
 
 /// Reasons why a legacy file cannot be read or migrated. A message includes that of its cause.
+///
+/// ```
+/// use gguf_legacy::{Error, LegacyFile};
+///
+/// let text = Box::new(b"not a model".to_vec());
+/// let error = LegacyFile::from_source("notes.txt".as_ref(), text, None, |_| unreachable!()).unwrap_err();
+/// assert!(matches!(error, Error::NotLegacy { .. }));
+/// assert!(error.is_bad_input());
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -404,6 +404,19 @@ pub fn recognise(path: impl AsRef<Path>) -> Result<Option<Recognition>, Error> {
 
 /// Identifies a file by its bytes; `None` if they are not a legacy file.
 ///
+/// ```
+/// use gguf_legacy::{Container, recognise_source};
+///
+/// // The start of a file: magic and version, the hyperparameters of a Llama, and no tokens.
+/// let head = [0x6767_6a74u32, 3, 32_000, 4096, 256, 32, 32, 128, 2];
+/// let bytes: Vec<u8> = head.iter().flat_map(|number| number.to_le_bytes()).collect();
+/// let found = recognise_source(&bytes)?.expect("a legacy file");
+/// assert_eq!(found.container, Container::Ggjt(3));
+/// assert!(found.problem.is_some_and(|problem| problem.is_truncated()));
+/// assert!(recognise_source(&b"another file".as_slice())?.is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// # Errors
 /// Those of the source.
 pub fn recognise_source(bytes: &dyn ReadAt) -> std::io::Result<Option<Recognition>> {

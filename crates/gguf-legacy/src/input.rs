@@ -13,6 +13,23 @@ use crate::layout::Family;
 use crate::upgrade::GgufUpgrade;
 
 /// A model in a legacy format.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.gguf");
+/// use gguf_format::{ByteOrder, Head};
+/// use gguf_legacy::{Error, Input};
+///
+/// let mut head = Head::default();
+/// std::fs::write(&path, head.encode()?)?;
+/// assert!(matches!(Input::open(&path, None), Err(Error::UpToDate { .. })));
+///
+/// head.dialect.order = ByteOrder::Big;
+/// std::fs::write(&path, head.encode()?)?;
+/// let Input::Gguf(upgrade) = Input::open(&path, None)? else { panic!("it is a GGUF") };
+/// assert!(upgrade.describe().contains("big-endian"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input {

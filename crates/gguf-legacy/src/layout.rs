@@ -6,6 +6,15 @@ use std::ops::RangeInclusive;
 use crate::container::Container;
 
 /// An architecture of a legacy file.
+///
+/// ```
+/// use gguf_legacy::Family;
+///
+/// let family = Family::from_name("replit").expect("a known architecture");
+/// assert_eq!(family, Family::Replit);
+/// assert_eq!(family.architecture(), "mpt"); // in GGUF
+/// assert_eq!(Family::from_name("unknown"), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names say it")]

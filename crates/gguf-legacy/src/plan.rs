@@ -28,6 +28,14 @@ use crate::settle::settle;
 use crate::source::{LegacySource, SourceTensor};
 
 /// The options of a migration.
+///
+/// ```
+/// use gguf_format::GgmlType;
+/// use gguf_legacy::Options;
+///
+/// let options = Options::default().recoded(GgmlType::F16).threads(std::num::NonZero::new(2));
+/// assert_eq!(options.recoded, GgmlType::F16);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -151,6 +159,25 @@ pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Erro
 }
 
 /// Plans the migration of a file. Of its weights, only the scales that will be rounded are read.
+///
+/// ```
+/// # use gguf_format::{ByteOrder, Head};
+/// # let folder = tempfile::tempdir()?;
+/// # let (path, out) = (folder.path().join("big-endian.gguf"), folder.path().join("model.gguf"));
+/// # let mut head = Head::default();
+/// # head.dialect.order = ByteOrder::Big;
+/// # head.set("general.name", "A model");
+/// # std::fs::write(&path, head.encode()?)?;
+/// use gguf_legacy::{Answers, Input, Options};
+///
+/// let input = Input::open(&path, None)?;
+/// let migration = gguf_legacy::plan(input, &Answers::default(), &Options::default(), &())?;
+/// println!("from {}", migration.container);
+/// migration.plan.run(&out, &Default::default(), &())?;
+/// let file = gguf_io::ModelFile::open(&out)?;
+/// assert_eq!(file.gguf().get_as::<&str>("general.name")?, "A model");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`Error`], which names the file, the tensor or the open questions.

@@ -76,6 +76,18 @@ impl fmt::Display for Guess {
 }
 
 /// Information about a model that is not in its file.
+///
+/// ```
+/// use gguf_legacy::{Answers, Topic};
+///
+/// let mut answers = Answers::default();
+/// answers.set(Topic::ContextLength, "2048")?;
+/// assert_eq!(answers.context_length, Some(2048));
+/// assert!(answers.set(Topic::ContextLength, "long").is_err());
+/// // Everything else is as proposed.
+/// answers.accept = true;
+/// # Ok::<(), gguf_legacy::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Answers {

@@ -9,20 +9,17 @@ use crate::report::Report;
 /// Options of a run. They do not change the bytes.
 ///
 /// ```
-/// # let mut head = gguf_format::Head::default();
-/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F16));
-/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 8]])?;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("copy.gguf");
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
 /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
-/// use gguf_format::GgmlType;
-/// use gguf_pipeline::{Draft, MemorySink, RunOptions};
+/// use std::num::NonZero;
+/// use gguf_pipeline::{Draft, RunOptions};
 ///
-/// let mut draft = Draft::copy_of_model(model)?;
-/// draft.tensors[0].ty = GgmlType::F32;
-/// let options = RunOptions::default().measure(true).threads(std::num::NonZero::new(2));
-/// let summary = draft.lay_out()?.run_to(&mut MemorySink::new(), &options, &())?;
-/// let report = summary.report.expect("errors were to be measured");
-/// // Single precision holds all values of half precision.
-/// assert_eq!((report.total().n(), report.total().figures().relative), (4, 0.0));
+/// // After an interruption, the next run with these options continues the work.
+/// let options = RunOptions::default().resume(true).threads(NonZero::new(2));
+/// Draft::copy_of_model(model)?.lay_out()?.run(&path, &options, &())?;
+/// assert!(path.exists() && !folder.path().join("copy.gguf.journal").exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default)]

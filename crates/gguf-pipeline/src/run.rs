@@ -28,7 +28,7 @@ impl Plan {
     /// let summary = plan.run(&path, &RunOptions::default(), &())?;
     /// assert_eq!(summary.paths, [path.clone()]);
     /// // An existing file is replaced only on request.
-    /// assert!(matches!(plan.run(&path, &RunOptions::default(), &()), Err(Error::Exists { .. })));
+    /// assert!(matches!(plan.run(&path, &RunOptions::default(), &()), Err(Error::Output(_))));
     /// plan.run(&path, &RunOptions::default().force(true), &())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -87,21 +87,19 @@ pub fn run_all(
 /// As [`run_all`], to one [`Sink`], which gets the outputs of all plans in order.
 ///
 /// ```
-/// # let mut head = gguf_format::Head::default();
-/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [64, 64], gguf_format::GgmlType::F16));
-/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 8192]])?;
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
 /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
-/// use gguf_format::GgmlType;
+/// use gguf_io::Model;
 /// use gguf_pipeline::{Draft, MemorySink, RunOptions, run_all_to};
 ///
 /// let copy = Draft::copy_of_model(model)?;
-/// let mut single = copy.clone();
-/// single.tensors[0].ty = GgmlType::F32;
-/// let (copy, single) = (copy.lay_out()?, single.lay_out()?);
+/// let mut named = copy.clone();
+/// named.head.set("general.name", "A copy");
 /// let mut sink = MemorySink::new();
-/// run_all_to(&[&copy, &single], &mut sink, &RunOptions::default(), &())?;
-/// let outputs = sink.into_outputs();
-/// assert_eq!(outputs[1].len() - outputs[0].len(), 8192);
+/// run_all_to(&[&copy.lay_out()?, &named.lay_out()?], &mut sink, &RunOptions::default(), &())?;
+///
+/// let [_, named] = sink.into_outputs().try_into().expect("one output for each plan");
+/// assert_eq!(Model::from_source(named, "named")?.gguf().get_as::<&str>("general.name")?, "A copy");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

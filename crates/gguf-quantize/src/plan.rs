@@ -42,7 +42,8 @@ const QUANTIZATION_VERSION: u32 = 2;
 /// options.overrides.push(("general.name".into(), "Quantized".into()));
 /// let plan = gguf_quantize::plan(draft, None, &options, &Target::parse("Q4_K_M")?)?.plan;
 /// assert_eq!(plan.tensors()[0].ty, GgmlType::Q8_0);
-/// assert_eq!(plan.head().get_as::<&str>("general.name")?, "Quantized");
+/// let name = plan.head().get("general.name").and_then(|value| value.get::<&str>().ok());
+/// assert_eq!(name, Some("Quantized"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default)]

@@ -82,6 +82,15 @@ impl CheckOptions {
 }
 
 /// The findings about a model: the result of [`check`](fn@crate::check).
+///
+/// ```
+/// use ggufkit::Severity;
+///
+/// let check = ggufkit::check("examples/tiny.gguf")?;
+/// println!("{} warnings", check.count(Severity::Warning));
+/// assert_eq!((check.files().len(), check.count(Severity::Error)), (1, 0));
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Check {
     files: Vec<(PathBuf, Report)>,

@@ -250,6 +250,18 @@ impl Conversion {
 }
 
 /// A planned conversion: the result of [`Conversion::plan`]. Feature `hf`.
+///
+/// ```
+/// use ggufkit::{Conversion, MemorySink};
+///
+/// let planned = Conversion::open("../../examples/glossary")?.plan()?;
+/// let (name, bytes) = (planned.output_path("."), planned.plan().file_bytes());
+/// println!("{}: {bytes} bytes", name.display());
+/// let mut sink = MemorySink::new();
+/// planned.run_to(&mut sink, &())?;
+/// assert_eq!(sink.into_outputs()[0].len() as u64, bytes);
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PlannedConversion {
     conversion: gguf_hf::Conversion,

@@ -8,6 +8,18 @@ macro_rules! errors {
         /// Any error of this crate. `?` converts the errors of all modules.
         ///
         /// The message is complete: it names the file, key or tensor, and includes the messages of its causes.
+        ///
+        /// ```
+        /// use ggufkit::{Error, Model};
+        ///
+        /// fn architecture(path: &str) -> Result<String, Error> {
+        ///     let model = Model::open(path)?;
+        ///     Ok(model.gguf().get_as::<&str>("general.architecture")?.to_owned())
+        /// }
+        /// assert_eq!(architecture("examples/tiny.gguf")?, "llama");
+        /// assert!(matches!(architecture("missing.gguf"), Err(Error::Io(_))));
+        /// # Ok::<(), Error>(())
+        /// ```
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Error {

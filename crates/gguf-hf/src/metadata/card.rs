@@ -199,6 +199,16 @@ impl StdError for CardProblem {}
 
 /// The fields of a README's front matter whose values are scalars or lists of scalars, as written; empty without front matter.
 ///
+/// ```
+/// use gguf_hf::metadata::front_matter_fields;
+///
+/// let readme = "---\nlicense: mit\ntags:\n- text\n- small\n---\n# My Model\n";
+/// let fields = front_matter_fields(readme)?;
+/// assert_eq!(fields[0], ("license".into(), vec!["mit".into()]));
+/// assert_eq!(fields[1], ("tags".into(), vec!["text".into(), "small".into()]));
+/// # Ok::<(), gguf_hf::metadata::CardProblem>(())
+/// ```
+///
 /// # Errors
 /// If the front matter is not a YAML mapping.
 pub fn front_matter_fields(readme: &str) -> Result<Vec<(String, Vec<String>)>, CardProblem> {
