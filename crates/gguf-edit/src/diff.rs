@@ -54,7 +54,7 @@ pub struct Diff {
     pub keys: Vec<KeyDiff>,
     /// Number of equal key-values.
     pub n_same_keys: usize,
-    /// All tensors: those of `a` in order, then those that only `b` has.
+    /// All tensors, including equal ones ([`TensorDiff::is_same`]): those of `a` in order, then those that only `b` has.
     pub tensors: Vec<TensorDiff>,
     models: [GgufSource; 2],
 }

@@ -36,7 +36,7 @@ pub enum Limit {
     /// Bytes of tensor data, as counted by `llama-gguf-split`: each tensor padded to 32 bytes, without metadata. A larger tensor gets a
     /// separate shard.
     DataBytes(NonZeroU64),
-    /// Bytes of the whole file, never exceeded.
+    /// Bytes of the whole file, never exceeded: if a tensor and its head do not fit, splitting fails with [`Error::ShardTooSmall`].
     FileBytes(NonZeroU64),
 }
 
@@ -75,11 +75,14 @@ pub struct Split {
     pub notes_layout: bool,
     /// Non-zero ranges outside of all tensors, from the start of the file. They are omitted, and not restored by merging.
     pub lost: Vec<Range<u64>>,
-    /// Tensors that exceed the limit on their own, safe to print.
+    /// Tensors that exceed [`Limit::DataBytes`] on their own, safe to print; each is in a shard of its own.
     pub too_large: Vec<String>,
 }
 
 /// Plans the split of the model that `path` belongs to. Existing shards are split again.
+///
+/// Nothing is written until the plan is run; `model.gguf` as its output stands for `model-00001-of-00003.gguf` and so on, see
+/// [`Plan::output_paths`].
 ///
 /// # Errors
 /// If the model cannot be read or written, and [`Error::ShardTooSmall`].

@@ -287,6 +287,7 @@ pub struct Finding {
     pub hint: Cow<'static, str>,
 }
 
+/// The severity, code, place and message, such as `error tensor.overlap: tensor "x": …`, without the hint.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}: {}", self.severity, self.code, self.place, self.message)

@@ -222,7 +222,8 @@ pub struct MixOptions {
     pub pure: bool,
     /// Whether `output.weight` is kept.
     pub leave_output_tensor: bool,
-    /// The type of `output.weight`.
+    /// The type of `output.weight`, or of the token embeddings if the model has no such tensor and
+    /// [`token_embedding_type`](MixOptions::token_embedding_type) is not set.
     pub output_tensor_type: Option<GgmlType>,
     /// The type of the token embeddings.
     pub token_embedding_type: Option<GgmlType>,

@@ -76,6 +76,46 @@ pub trait Lanes: Copy + Debug {
     fn load_i8(self, from: &[u8]) -> Self::I;
     /// The first `N` elements of the slice, zero-extended.
     fn load_u16(self, from: &[u16]) -> Self::I;
+    /// Lane `i` is the little-endian number at byte `2 i`, zero-extended; panics if there are fewer than `2 N` bytes.
+    #[inline(always)]
+    fn load_le16(self, from: &[u8]) -> Self::I {
+        let from = &from.as_chunks::<2>().0[..Self::N];
+        let mut words = [0; MAX_LANES];
+        for i in 0..Self::N {
+            words[i] = u16::from_le_bytes(from[i]);
+        }
+        self.load_u16(&words)
+    }
+    /// Lane `i` is the little-endian number at byte `4 i`; panics if there are fewer than `4 N` bytes.
+    #[inline(always)]
+    fn load_le32(self, from: &[u8]) -> Self::I {
+        let from = &from.as_chunks::<4>().0[..Self::N];
+        let mut words = [0; MAX_LANES];
+        for i in 0..Self::N {
+            words[i] = i32::from_le_bytes(from[i]);
+        }
+        self.load_i(&words)
+    }
+    /// Stores the low half of lane `i` at byte `2 i`, little-endian; panics if there are fewer than `2 N` bytes.
+    #[inline(always)]
+    fn store_le16(self, x: Self::I, to: &mut [u8]) {
+        let to = &mut to.as_chunks_mut::<2>().0[..Self::N];
+        let mut words = [0; MAX_LANES];
+        x.store(&mut words);
+        for i in 0..Self::N {
+            to[i] = (words[i] as u16).to_le_bytes();
+        }
+    }
+    /// Stores lane `i` at byte `4 i`, little-endian; panics if there are fewer than `4 N` bytes.
+    #[inline(always)]
+    fn store_le32(self, x: Self::I, to: &mut [u8]) {
+        let to = &mut to.as_chunks_mut::<4>().0[..Self::N];
+        let mut words = [0; MAX_LANES];
+        x.store(&mut words);
+        for i in 0..Self::N {
+            to[i] = words[i].to_le_bytes();
+        }
+    }
     /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of one number.
     fn half(self, bits: u16) -> f32;
     /// [`Lanes::half`] in every lane; in a loop this is faster than a splat of the scalar, which adds a dependency.
@@ -89,12 +129,7 @@ pub trait Lanes: Copy + Debug {
     /// `2 N` bytes.
     #[inline(always)]
     fn store_half(self, x: Self::F, to: &mut [u8]) {
-        let to = &mut to.as_chunks_mut::<2>().0[..Self::N];
-        let mut words = [0; MAX_LANES];
-        to_half(self, x).store(&mut words);
-        for i in 0..Self::N {
-            to[i] = (words[i] as u16).to_le_bytes();
-        }
+        self.store_le16(to_half(self, x), to);
     }
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
     fn gather(self, table: &[f32], index: Self::I) -> Self::F;

@@ -210,8 +210,8 @@ pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, 
 /// ```
 ///
 /// # Errors
-/// If the file type is unknown or needs an importance matrix, the model is already quantized or cannot be read, or the output exists. No
-/// output is left then.
+/// If the file type is unknown or needs an importance matrix, a tensor is already quantized to another type, the model cannot be read, or
+/// the output exists. No output is left then.
 #[cfg(feature = "quantize")]
 pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: &str) -> Result<Written, Error> {
     let target = gguf_quantize::mix::Target::parse(file_type)?;

@@ -21,12 +21,13 @@
 //! | copy a model with other metadata | [`edit_metadata`] | `edit` |
 //! | change the metadata of a file in place | [`EditPlan`] | `edit` |
 //! | rename, reorder or remove tensors | [`Draft::copy_of`] | `edit` |
-//! | merge or split a model | [`merge`], [`split`] | `edit` |
+//! | merge shards | [`merge`] | `edit` |
+//! | split a model | [`split`], then [`run`](Plan::run) of its plan | `edit` |
 //! | compare two models | [`diff`] | `edit` |
 //! | hash, join, extract, repair, estimate memory | [`edit`] | `edit` |
 //! | write to memory or a custom sink | [`Plan::run_to`], [`MemorySink`] | `edit` |
 //! | quantize a model | [`quantize_file`] | `quantize` |
-//! | quantize some of its tensors, or with an importance matrix | [`quantize::plan`](fn@quantize::plan) | `quantize` |
+//! | choose the types of tensors, or use an importance matrix | [`quantize::plan`](fn@quantize::plan) with [`MixOptions`](quantize::mix::MixOptions) | `quantize` |
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
 //! | convert a Hugging Face checkpoint | [`convert`], [`Conversion`] | `hf` |
 //! | convert one in memory or in a custom folder | [`Conversion::from_folder`], [`hf::Folder`] | `hf` |

@@ -156,7 +156,8 @@ impl<'a> Encoder<'a> {
         ids
     }
 
-    /// The text of tokens as bytes, which need not be whole characters. Control tokens are written as their texts.
+    /// The text of tokens as bytes, which need not be whole characters. Control tokens are written as their texts. This is not the inverse
+    /// of encoding: tokens that encoding added, and a space before the text, are part of the result.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
         ids.iter().flat_map(|id| self.piece(*id).into_owned()).collect()
     }

@@ -34,10 +34,29 @@ impl DecodeBlock<LEN, BYTES> for Block {
         decode(block, values);
     }
 
-    /// Compilers vectorize this loop well.
     #[inline(always)]
-    fn lanes<L: Lanes>(_: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
-        decode(block, values);
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[208], block[209]]));
+        for h in 0..2 {
+            let low = &block[64 * h..][..64];
+            let high = &block[128 + 32 * h..][..32];
+            let scales = &block[192 + 8 * h..][..8];
+            let values = &mut values[128 * h..][..128];
+            for i in (0..32).step_by(L::N) {
+                let (first, second) = (lanes.load_u8(&low[i..]), lanes.load_u8(&low[32 + i..]));
+                let top = lanes.load_u8(&high[i..]);
+                let levels = [
+                    first & lanes.splat_i(15) | (top & lanes.splat_i(3)).shl::<4>(),
+                    second & lanes.splat_i(15) | (top & lanes.splat_i(3 << 2)).shl::<2>(),
+                    first.shr::<4>() | top & lanes.splat_i(3 << 4),
+                    second.shr::<4>() | (top & lanes.splat_i(3 << 6)).shr::<2>(),
+                ];
+                for quarter in 0..4 {
+                    let d = lanes.splat(d * f32::from(scales[2 * quarter + i / 16] as i8));
+                    (d * (levels[quarter] - lanes.splat_i(TOP)).to_f()).store(&mut values[32 * quarter + i..]);
+                }
+            }
+        }
     }
 }
 

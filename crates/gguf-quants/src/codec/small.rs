@@ -51,32 +51,47 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> DecodeBlock<LEN, BYTE
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
-        if BITS == 4 {
-            decode_four_bits::<L, MIN, BYTES>(lanes, block, values);
-        } else {
-            decode_block::<BITS, MIN, BYTES>(block, values);
-        }
+        decode_lanes::<L, BITS, MIN, BYTES>(lanes, block, values);
     }
 }
 
-/// [`decode_block`] in lanes, for types without fifth bits, which compilers vectorize better than types with them.
+/// The bit of each value among the fifth bits.
+const BIT_OF_VALUE: [i32; LEN] = {
+    let mut bits = [0; LEN];
+    let mut i = 0;
+    while i < LEN {
+        bits[i] = 1 << i;
+        i += 1;
+    }
+    bits
+};
+
+/// [`decode_block`] in lanes.
 #[inline(always)]
-fn decode_four_bits<L: Lanes, const MIN: bool, const BYTES: usize>(
+fn decode_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     lanes: L,
     block: &[u8; BYTES],
     values: &mut [f32; LEN],
 ) {
     let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
     if MIN && !d.is_finite() {
-        return decode_block::<4, MIN, BYTES>(block, values);
+        return decode_block::<BITS, MIN, BYTES>(block, values);
     }
+    let fifth = if BITS == 5 { i32::from_le_bytes(*block[fifth_at(MIN)..].first_chunk().unwrap()) } else { 0 };
+    let fifth = lanes.splat_i(fifth);
     let min = if MIN { lanes.splat(lanes.half(u16::from_le_bytes([block[2], block[3]]))) } else { lanes.splat(0.0) };
     let d = lanes.splat(d);
     let levels: &[u8; 16] = block.last_chunk().unwrap();
     for i in (0..16).step_by(L::N) {
         let bytes = lanes.load_u8(&levels[i..]);
-        for (at, level) in [(i, bytes & lanes.splat_i(15)), (16 + i, bytes.shr::<4>())] {
-            let value = if MIN { level.to_f() * d + min } else { (level - lanes.splat_i(middle(4))).to_f() * d };
+        for (at, low) in [(i, bytes & lanes.splat_i(15)), (16 + i, bytes.shr::<4>())] {
+            let level = if BITS == 5 {
+                let is_clear = (fifth & lanes.load_i(&BIT_OF_VALUE[at..])).equal(lanes.splat_i(0));
+                is_clear.select_i(low, low | lanes.splat_i(16))
+            } else {
+                low
+            };
+            let value = if MIN { level.to_f() * d + min } else { (level - lanes.splat_i(middle(BITS))).to_f() * d };
             value.store(&mut values[at..]);
         }
     }
