@@ -132,7 +132,9 @@ macos() { .ci/targets aarch64-apple-darwin; }
 # The tests of the crates that work with files, on Windows as far as Wine has it: no exchange of names, no file systems with shared data, no
 # files that another program maps.
 windows() {
-  need wine wine64 gcc-mingw-w64-x86-64
+  # The preloader reserves the addresses that Windows fixes. Without it, Linux may place the heap at one of them, and one in some thousands of starts of
+  # programs fails, with error 1359 (internal error) if a test starts it.
+  need wine wine64 wine64-preloader gcc-mingw-w64-x86-64
   rustup target add --toolchain stable x86_64-pc-windows-gnu
   env -u CI -u GGUF_PEERS -u GGUF_SHARED CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$PWD/.ci/wine" \
     cargo +stable test --no-fail-fast -p gguf-format -p gguf-io -p gguf-edit -p gguf-cli --lib --bins --tests --target x86_64-pc-windows-gnu

@@ -1,7 +1,7 @@
 //! Files locked by one process at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use crate::Error;
 /// Opens a file for reading and writing and locks it; creates it if it does not exist. The lock is released when the file is closed.
 ///
 /// # Errors
-/// [`Error::Busy`] if another process has locked it; [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
+/// [`Error::Busy`] if another process has locked it, or is removing it on Windows; [`Error::NotAFile`] if the name is not that of a regular
+/// file; [`Error::Io`].
 pub fn open_locked(path: &Path) -> Result<File, Error> {
     create_locked(path).map(|(file, _)| file)
 }
@@ -52,10 +53,16 @@ pub(crate) fn open_locked_within(path: &Path, patience: Duration) -> Result<File
     }
 }
 
+/// Whether Windows does not open a file (`ERROR_SHARING_VIOLATION`) because another process is removing it, or has it for itself alone.
+fn is_not_shared(e: &io::Error) -> bool {
+    cfg!(windows) && e.raw_os_error() == Some(32)
+}
+
 /// Opens a file for reading and writing, or creates it, which the result says; never follows a link.
 ///
 /// # Errors
-/// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
+/// [`Error::Busy`] if Windows does not open it because another process is removing it; [`Error::NotAFile`] if the name is not that of a
+/// regular file; [`Error::Io`].
 pub(crate) fn open_or_create(path: &Path) -> Result<(File, bool), Error> {
     loop {
         let there = fs::symlink_metadata(path);
@@ -71,6 +78,7 @@ pub(crate) fn open_or_create(path: &Path) -> Result<(File, bool), Error> {
             match open_present(path, &mut options) {
                 // Another process has just removed it.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
+                Err(Error::Io { source, .. }) if is_not_shared(&source) => return Err(Error::Busy(path.to_owned())),
                 opened => return Ok((opened?, false)),
             }
         }
@@ -140,6 +148,22 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(matches!(create_locked(&path), Ok((_, true))));
         assert!(matches!(open_locked(dir.path()), Err(Error::NotAFile(_))));
+    }
+
+    /// The previous holder of the lock removes the file when it is done, which takes an instant.
+    #[cfg(windows)]
+    #[test]
+    fn a_file_that_is_being_removed_is_busy() {
+        use std::os::windows::fs::OpenOptionsExt;
+        /// The right to remove a file: `DELETE`.
+        const REMOVAL: u32 = 0x1_0000;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "").unwrap();
+        let removal = OpenOptions::new().access_mode(REMOVAL).open(&path).unwrap();
+        assert!(matches!(open_locked(&path), Err(Error::Busy(busy)) if busy == path));
+        drop(removal);
+        assert!(open_locked(&path).is_ok());
     }
 
     #[cfg(target_os = "linux")]
