@@ -125,6 +125,7 @@ programs_on_webassembly() {
   "${run[@]}" -p example-object-store
   "${run[@]}" -p ggufkit --example sink
   "${run[@]}" -p ggufkit --example folder
+  .ci/small
 }
 
 macos() { .ci/targets aarch64-apple-darwin; }

@@ -16,9 +16,8 @@ use gguf_format::{LayoutError, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, 
 ///
 /// let mut head = Head::default();
 /// head.set("general.name", "A model");
-/// let result = apply(&mut head, &[Edit::Unset { key: "general.nam".into() }]);
-/// let Err(EditError::NoKey { nearest, .. }) = result else { panic!("there is no such key") };
-/// assert_eq!(nearest, ["general.name"]);
+/// let error = apply(&mut head, &[Edit::Unset { key: "general.nam".into() }]).unwrap_err();
+/// assert!(matches!(error, EditError::NoKey { nearest, .. } if nearest == ["general.name"]));
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]

@@ -213,14 +213,26 @@ impl Fields {
         Fields { fields, facts: Facts::default(), n_blocks }
     }
 
+    /// The field of a name, or the fact of a name with `@`.
+    fn get(&self, name: &str) -> Option<&Value> {
+        match name.strip_prefix('@') {
+            Some(fact) => self.facts.named(fact),
+            None => self.fields.get(name),
+        }
+    }
+
+    /// Sets the field of a name, or the fact of a name with `@`.
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        match name.strip_prefix('@') {
+            Some(fact) => self.facts.set_named(fact, value),
+            None => drop(self.fields.insert(name.to_owned(), value)),
+        }
+    }
+
     /// The integer at the path of an object, such as `image.break` of the fields or `@rerank.yes` of the facts.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         let (object, field) = path.split_once('.')?;
-        let object = match object.strip_prefix('@') {
-            Some(fact) => self.facts.named(fact),
-            None => self.fields.get(object),
-        };
-        object?.get(field)?.as_u64()
+        self.get(object)?.get(field)?.as_u64()
     }
 
     /// The formula's value; `None` if it is a missing field.
@@ -357,9 +369,9 @@ impl<'v> Evaluation<'v> {
                 Ok(())
             }
             None => {
-                let mut names = self.whole.names();
+                let names = self.whole.names();
+                let mut names: Vec<String> = names.iter().map(|name| shown(name).to_owned()).collect();
                 let mut seen = HashSet::new();
-                names.iter_mut().filter(|name| name.starts_with('@')).for_each(|name| *name = name.split_off(1));
                 names.retain(|name| seen.insert(name.clone()));
                 Err(Error::Long { names, n_blocks: self.fields.n_blocks })
             }
@@ -835,6 +847,11 @@ impl Formula {
             }
         }
     }
+}
+
+/// A name of a field or fact for messages.
+pub(crate) fn shown(name: &str) -> &str {
+    name.trim_start_matches('@')
 }
 
 /// Whether a formula reads a fact.

@@ -1,5 +1,7 @@
 //! The parts of a checkpoint's data that a plan depends on: the values of some tensors, and the number of tokens.
 
+use std::collections::BTreeMap;
+
 use gguf_format::GgmlType;
 use gguf_model::arch::Checkpoint as Table;
 use gguf_pipeline::Source;
@@ -25,6 +27,8 @@ pub(crate) fn fields(
     checkpoint: &Checkpoint,
     table: &Table,
 ) -> Result<(), Error> {
+    // The values of each block.
+    let mut lists: BTreeMap<&str, Vec<Json>> = BTreeMap::new();
     for (index, tensor) in checkpoint.tensors().iter().enumerate() {
         let Ok(name) = names::of_text_model(table, &[], &tensor.name) else { continue };
         let Some((fact, block)) = names::peeked(table, &name) else { continue };
@@ -32,7 +36,7 @@ pub(crate) fn fields(
         match block {
             None => config.facts_mut().set_named(fact, values),
             Some(block) => {
-                let mut list = config.facts().named(fact).and_then(Json::as_array).cloned().unwrap_or_default();
+                let list = lists.entry(fact).or_default();
                 let place = usize::try_from(block).unwrap_or(usize::MAX);
                 if place < MAX_ELEMENTS as usize {
                     list.resize(list.len().max(place + 1), Json::Null);
@@ -40,9 +44,11 @@ pub(crate) fn fields(
                         *slot = values;
                     }
                 }
-                config.facts_mut().set_named(fact, list);
             }
         }
+    }
+    for (fact, list) in lists {
+        config.facts_mut().set_named(fact, list);
     }
     // The width of a layer after the pooling.
     if let Some((_, _, usual)) = table.dense.first()

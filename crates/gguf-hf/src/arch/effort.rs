@@ -67,20 +67,15 @@ fn fields(names: &[String], content: Content, n_blocks: u64) -> Map<String, Valu
 
 /// The steps of all formulas of a class. An error in one formula leaves out no other.
 fn steps(formulas: &[(Option<&'static str>, Formula)], fields: Map<String, Value>, n_blocks: u64) -> u64 {
-    let (facts, fields): (Map<_, _>, Map<_, _>) = fields.into_iter().partition(|(name, _)| name.starts_with('@'));
-    let mut known = Fields::of(fields, n_blocks);
-    facts.into_iter().for_each(|(name, value)| known.facts.set_named(&name[1..], value));
+    let mut known = Fields::of(Map::new(), n_blocks);
+    fields.into_iter().for_each(|(name, value)| known.set(&name, value));
     let mut all = 0;
     for (name, formula) in formulas {
         let (value, steps) = known.eval_counted(formula);
         all += steps;
         let value = value.map(|value| value.map(std::borrow::Cow::into_owned));
         if let (Some(name), Ok(value)) = (name, value) {
-            let value = value.unwrap_or_default();
-            match name.strip_prefix('@') {
-                Some(fact) => known.facts.set_named(fact, value),
-                None => drop(known.fields.insert((*name).to_owned(), value)),
-            }
+            known.set(name, value.unwrap_or_default());
         }
     }
     all

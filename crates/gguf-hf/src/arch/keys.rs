@@ -137,11 +137,7 @@ fn evaluate_rows(
                     let n = n.ok_or_else(wrong)?;
                     fields.n_blocks = if name == "block_count" { n } else { fields.n_blocks };
                 }
-                let value = value.unwrap_or(Json::Null);
-                match row.key.strip_prefix('@') {
-                    Some(fact) => fields.facts.set_named(fact, value),
-                    None => drop(fields.fields.insert(row.key.to_owned(), value)),
-                }
+                fields.set(row.key, value.unwrap_or(Json::Null));
             }
             (_, None) if row.is_optional || leaves_out => {}
             (_, None) => return Err(unusable(row.key, formula::Error::Missing(formula.to_string()))),
@@ -187,7 +183,6 @@ pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> 
     let mut names = formula_of(key, false).map_or(Vec::new(), |formula| formula.names());
     let mut found: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
-    let plain = |name: &str| name.trim_start_matches('@').to_owned();
     while let Some(name) = (!names.is_empty()).then(|| names.remove(0)) {
         if seen.contains(&name) {
             continue;
@@ -196,11 +191,11 @@ pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> 
         match formula_of(&name, true) {
             Some(formula) => {
                 // A field that is set from itself.
-                found.extend(formula.names().contains(&name).then(|| plain(&name)));
+                found.extend(formula.names().contains(&name).then(|| formula::shown(&name).to_owned()));
                 names.extend(formula.names());
             }
             None if name == "block_count" => found.extend(BLOCKS.map(str::to_owned)),
-            None => found.push(plain(&name)),
+            None => found.push(formula::shown(&name).to_owned()),
         }
     }
     let document = fields.facts.get(Fact::Config);
