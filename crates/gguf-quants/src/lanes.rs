@@ -203,6 +203,12 @@ pub trait Lanes: Copy + Debug {
         self.load_i(&lane)
     }
 
+    /// [`columns`](Lanes::columns) as a separate function, for kernels that transpose in several places and spend most of their time elsewhere.
+    #[inline(always)]
+    fn columns_apart<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
+        self.call(Columns { rows })
+    }
+
     /// Transposes rows: element `j`, lane `i` is `rows[i][j]`. Uses the first `N` rows; panics if there are fewer.
     #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
@@ -216,6 +222,20 @@ pub trait Lanes: Copy + Debug {
             columns[j] = self.load(&lane);
         }
         columns
+    }
+}
+
+/// The transposition of rows.
+struct Columns<'a, const LEN: usize> {
+    rows: &'a [&'a [f32; LEN]],
+}
+
+impl<L: Lanes, const LEN: usize> Part<L> for Columns<'_, LEN> {
+    type Output = [L::F; LEN];
+
+    #[inline(always)]
+    fn run(self, lanes: L) -> Self::Output {
+        lanes.columns(self.rows)
     }
 }
 

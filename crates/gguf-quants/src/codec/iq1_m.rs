@@ -78,7 +78,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
 }
 
 /// The result for a group.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Found {
     /// Not negative.
     scale: f32,
@@ -88,6 +88,9 @@ struct Found {
 }
 
 impl Found {
+    /// Zero. Arrays of a constant are cleared at once; of a value, every field is stored separately.
+    const EMPTY: Found = Found { scale: 0.0, down: 0, index: [0; POINTS] };
+
     fn delta(&self, point: usize) -> f32 {
         if self.down >> point & 1 == 1 { -DELTA } else { DELTA }
     }
@@ -137,7 +140,7 @@ const SCALE_UP: f32 = 1.1125;
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
     let sigma2 = iq1::sigma2(x);
-    let mut found = [Found::default(); GROUPS];
+    let mut found = [Found::EMPTY; GROUPS];
     let mut weights = [[0.0; GROUP]; GROUPS];
     for g in 0..GROUPS {
         let x = &x.as_chunks().0[g];
@@ -176,7 +179,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
         max = if max > x.abs() { max } else { x.abs() };
     }
     if max < GROUP_MAX_EPS {
-        return Ok(Found::default());
+        return Ok(Found::EMPTY);
     }
     let order = iq1::sorted(x);
     // Sums for each half of the group, which is one point.
@@ -214,7 +217,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
             }
         }
     }
-    let Some((first, second, mut down, mut scale)) = found else { return Ok(Found::default()) };
+    let Some((first, second, mut down, mut scale)) = found else { return Ok(Found::EMPTY) };
 
     let mut levels = [0; GROUP];
     for (j, &i) in order.iter().enumerate() {
@@ -365,11 +368,11 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
 /// A group's values and weights, one per lane.
 #[inline(always)]
 fn columns<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, sigma2: L::F, group: usize) -> ([L::F; GROUP], [L::F; GROUP]) {
-    let x = lanes.columns::<GROUP>(&part(&tile.values, group));
+    let x = lanes.columns_apart::<GROUP>(&part(&tile.values, group));
     let mut weights = x;
     match &tile.weights {
         Some(matrix) => {
-            let m = lanes.columns::<GROUP>(&part(matrix, group));
+            let m = lanes.columns_apart::<GROUP>(&part(matrix, group));
             for i in 0..GROUP {
                 weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
             }
@@ -398,7 +401,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut sigma2 = zero;
         if tile.weights.is_some() {
             for g in 0..GROUPS {
-                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
                 for i in 0..GROUP {
                     sigma2 = sigma2 + x[i] * x[i];
                 }
@@ -408,7 +411,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut lane_sigma2 = [0.0; MAX_LANES];
         sigma2.store(&mut lane_sigma2);
 
-        let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+        let mut found = const { [[Found::EMPTY; GROUPS]; MAX_LANES] };
         let mut placed = [[Placed::NONE; POINTS]; GROUPS];
         let mut deltas = [[up; POINTS]; GROUPS];
         let mut scales = [zero; GROUPS];

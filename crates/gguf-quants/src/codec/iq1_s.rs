@@ -68,13 +68,18 @@ impl DecodeBlock<LEN, BYTES> for Block {
 }
 
 /// The result for a group.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Found {
     /// Not negative.
     scale: f32,
     /// Whether values are shifted down.
     down: bool,
     index: [u16; POINTS],
+}
+
+impl Found {
+    /// Zero. Arrays of a constant are cleared at once; of a value, every field is stored separately.
+    const EMPTY: Found = Found { scale: 0.0, down: false, index: [0; POINTS] };
 }
 
 fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
@@ -108,7 +113,7 @@ fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: &[f32; LEN]) -> Result<[u8; BYTES], Lost> {
     let sigma2 = iq1::sigma2(x);
-    let mut found = [Found::default(); GROUPS];
+    let mut found = [Found::EMPTY; GROUPS];
     for (g, found) in found.iter_mut().enumerate() {
         let x = &x.as_chunks::<GROUP>().0[g];
         let weights = iq1::weights(x, Some(&matrix.as_chunks::<GROUP>().0[g]), sigma2);
@@ -124,7 +129,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
         max = if max > x.abs() { max } else { x.abs() };
     }
     if max < GROUP_MAX_EPS {
-        return Ok(Found::default());
+        return Ok(Found::EMPTY);
     }
     let order = iq1::sorted(x);
     let (mut sum_x, mut sum_w) = ([0.0; GROUP + 1], [0.0; GROUP + 1]);
@@ -153,7 +158,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
             }
         }
     }
-    let Some((first, second, mut delta, mut scale)) = found else { return Ok(Found::default()) };
+    let Some((first, second, mut delta, mut scale)) = found else { return Ok(Found::EMPTY) };
 
     let mut levels = [0; GROUP];
     for (j, &i) in order.iter().enumerate() {
@@ -284,7 +289,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
         let mut sum_x2 = zero;
         for g in 0..GROUPS {
-            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
             for i in 0..GROUP {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -293,13 +298,13 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut lane_sigma2 = [0.0; MAX_LANES];
         sigma2.store(&mut lane_sigma2);
 
-        let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+        let mut found = const { [[Found::EMPTY; GROUPS]; MAX_LANES] };
         let mut valid = !lanes.mask(0);
         let mut lost = 0;
         let all = tile.lanes();
         for g in 0..GROUPS {
-            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-            let m = lanes.columns::<GROUP>(&part(matrix, g));
+            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+            let m = lanes.columns_apart::<GROUP>(&part(matrix, g));
             let mut weights = [zero; GROUP];
             let mut max = x[0].abs();
             for i in 0..GROUP {

@@ -57,7 +57,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let (zero, one) = (lanes.splat(0.0), lanes.splat(1.0));
         let near = Nearest::new(lanes);
-        let x = lanes.columns(&tile.values);
+        let x = lanes.columns_apart(&tile.values);
         let weights = match &tile.weights {
             Some(matrix) => {
                 let mut sum = zero;
@@ -65,7 +65,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                     sum = sum + x[i] * x[i];
                 }
                 let sigma2 = sum * lanes.splat(2.0 / LEN as f32);
-                iq4::weights_lanes::<L>(&x, Some(&lanes.columns(matrix)), sigma2)
+                iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart(matrix)), sigma2)
             }
             None => iq4::weights_lanes::<L>(&x, None, zero),
         };

@@ -110,7 +110,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut sigma2 = zero;
         if tile.weights.is_some() {
             for g in 0..GROUPS {
-                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
                 for i in 0..GROUP {
                     sigma2 = sigma2 + x[i] * x[i];
                 }
@@ -122,9 +122,11 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (mut largest, mut max_scale) = (zero, zero);
         let mut valid = !lanes.mask(0);
         for g in 0..GROUPS {
-            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
             let weights = match &tile.weights {
-                Some(matrix) => iq4::weights_lanes::<L>(&x, Some(&lanes.columns::<GROUP>(&part(matrix, g))), sigma2),
+                Some(matrix) => {
+                    iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart::<GROUP>(&part(matrix, g))), sigma2)
+                }
                 None => iq4::weights_lanes::<L>(&x, None, zero),
             };
             let (scale, right) = iq4::fit_lanes(lanes, &near, &x, &weights);
@@ -146,7 +148,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             level.store(&mut lane_levels[g]);
             let scale = d * level.to_f();
             let inverse = scale.equal(zero).select(zero, one / scale);
-            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
             let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
             put::<L, BYTES, 4>(out, 8 + 16 * g, &packed);
         }

@@ -77,7 +77,7 @@ pub(super) enum Again {
 }
 
 /// The result for a sub-block; all zero for an empty one.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     /// Whether the sub-block is not empty.
     pub any: bool,
@@ -87,6 +87,11 @@ pub(super) struct Found {
     pub signs: [u8; 4],
     /// The index of each group's point.
     pub index: [u16; MAX_GROUPS],
+}
+
+impl Found {
+    /// Zero. Arrays of a constant are cleared at once; of a value, every field is stored separately.
+    const EMPTY: Found = Found { any: false, scale: 0.0, signs: [0; 4], index: [0; MAX_GROUPS] };
 }
 
 /// The scale of the super-block and the 4-bit scales of its sub-blocks; `None` when all of them are zero.
@@ -160,7 +165,7 @@ pub(super) fn search<const SUB: usize, const E: usize>(
     x: &[f32; LEN],
     matrix: Option<&[f32; LEN]>,
 ) -> Result<[Found; MAX_SUBS], Lost> {
-    let mut found = [Found::default(); MAX_SUBS];
+    let mut found = [Found::EMPTY; MAX_SUBS];
     let mut sum_x2 = 0.0;
     for x in x {
         sum_x2 += x * x;
@@ -197,7 +202,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         max = if max > *m { max } else { *m };
     }
     if max < rule.empty_below {
-        return Ok(Found::default());
+        return Ok(Found::EMPTY);
     }
 
     let highest = (2 * rule.top + 1) as f32;
@@ -208,7 +213,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         (max / highest, max)
     };
     if full <= 0.0 {
-        return Ok(Found::default());
+        return Ok(Found::EMPTY);
     }
 
     // The sums for one set of levels: with the values, and of the squares.
@@ -276,7 +281,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
     if scale.is_nan() {
         return Err(Lost);
     }
-    let mut found = Found { any: true, scale, signs, ..Found::default() };
+    let mut found = Found { any: true, scale, signs, ..Found::EMPTY };
     for (index, levels) in found.index.iter_mut().zip(levels.chunks_exact(E)) {
         let Place::On(at) = grid.place(point(rule, levels)) else { return Err(Lost) };
         *index = at;
@@ -375,7 +380,7 @@ impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTil
         let mut scratch = Scratch::new();
         let mut sum_x2 = lanes.splat(0.0);
         for sub in 0..LEN / SUB {
-            let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+            let x = lanes.columns_apart::<SUB>(&part(&tile.values, sub));
             for i in 0..SUB {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -383,13 +388,13 @@ impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTil
         let sigma2 = lanes.splat(rule.spread) * sum_x2 / lanes.splat(LEN as f32);
         // Without NaN and infinity.
         let mut valid = sigma2.lt(lanes.splat(f32::INFINITY)).to_bits() & tile.lanes();
-        let mut found = [[Found::default(); MAX_SUBS]; MAX_LANES];
+        let mut found = const { [[Found::EMPTY; MAX_SUBS]; MAX_LANES] };
         for sub in 0..LEN / SUB {
-            let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+            let x = lanes.columns_apart::<SUB>(&part(&tile.values, sub));
             let mut weights = [lanes.splat(0.0); SUB];
             match &tile.weights {
                 Some(matrix) => {
-                    let q = lanes.columns::<SUB>(&part(matrix, sub));
+                    let q = lanes.columns_apart::<SUB>(&part(matrix, sub));
                     for i in 0..SUB {
                         weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
                     }

@@ -346,7 +346,7 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
     let mut sum_x2 = zero;
     if tile.weights.is_some() {
         for g in 0..GROUPS {
-            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
             for i in 0..GROUP {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -355,11 +355,11 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
     let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
 
     for g in 0..GROUPS {
-        let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+        let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
         let mut weights = [zero; GROUP];
         match &tile.weights {
             Some(matrix) => {
-                let q = lanes.columns::<GROUP>(&part(matrix, g));
+                let q = lanes.columns_apart::<GROUP>(&part(matrix, g));
                 for i in 0..GROUP {
                     weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
                     sum_w[g] = sum_w[g] + weights[i];
@@ -437,7 +437,7 @@ impl<L: Lanes> Lane<L> {
         let unscaled = d.equal(zero);
         let keep_search = unscaled.any();
         let fit = self.groups[group];
-        let x = lanes.columns::<GROUP>(&part(&tile.values, group));
+        let x = lanes.columns_apart::<GROUP>(&part(&tile.values, group));
         let mut largest = zero;
         let mut levels = [lanes.splat_i(0); GROUP];
         for i in 0..GROUP {

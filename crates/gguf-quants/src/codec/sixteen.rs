@@ -41,7 +41,7 @@ pub(super) fn levels_of_scale_lanes<L: Lanes>(lanes: L, d: L::F, top: i32, x: &[
 /// The values of one group of each lane, or their weights.
 #[inline(always)]
 pub(super) fn columns<L: Lanes>(lanes: L, rows: &[&[f32; LEN]; MAX_LANES], group: usize) -> [L::F; GROUP] {
-    lanes.columns::<GROUP>(&part(rows, group))
+    lanes.columns_apart::<GROUP>(&part(rows, group))
 }
 
 /// The sum of the squares of each lane's values, in their order.
