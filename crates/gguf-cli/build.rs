@@ -1,6 +1,7 @@
 //! Makes the program smaller when it is linked, with options that not every linker has: each is used if a small program links and runs with it.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,7 +48,9 @@ fn links_and_runs(options: &[String]) -> bool {
     let mut compile = Command::new(rustc);
     compile.arg("-Cpanic=abort").arg("-o").arg(&program).arg(source).stderr(Stdio::null());
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
-        compile.arg("-C").arg([std::ffi::OsStr::new("linker="), &linker].join(std::ffi::OsStr::new("")));
+        let mut option = OsString::from("-Clinker=");
+        option.push(linker);
+        compile.arg(option);
     }
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     compile.args(flags.split('\x1f').filter(|flag| !flag.is_empty()));

@@ -256,6 +256,17 @@ impl Lanes for Avx2 {
         unsafe { F(_mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) }
     }
     #[inline(always)]
+    fn store_le16(self, x: I, to: &mut [u8]) {
+        let to = &mut to[..2 * N];
+        // SAFETY: see above; sixteen bytes are written.
+        unsafe {
+            // The lower half of each lane moves to the bottom of its half of the vector.
+            let order = _mm256_set1_epi64x(0x0d0c_0908_0504_0100);
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_shuffle_epi8(x.0, order));
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_castsi256_si128(packed));
+        }
+    }
+    #[inline(always)]
     fn store_half(self, x: F, to: &mut [u8]) {
         let to = &mut to[..2 * N];
         // The conversion keeps the payload of a NaN, so NaNs are first replaced by the one without.

@@ -251,6 +251,12 @@ impl Lanes for Avx512 {
         unsafe { F(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) }
     }
     #[inline(always)]
+    fn store_le16(self, x: I, to: &mut [u8]) {
+        let to = &mut to[..2 * N];
+        // SAFETY: see above; thirty-two bytes are written.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(x.0)) }
+    }
+    #[inline(always)]
     fn store_half(self, x: F, to: &mut [u8]) {
         let to = &mut to[..2 * N];
         // The conversion keeps the payload of a NaN, so NaNs are first replaced by the one without.

@@ -261,6 +261,15 @@ impl Lanes for Sse41 {
         halves_to_floats(self, self.load_u16(&words))
     }
     #[inline(always)]
+    fn store_le16(self, x: I, to: &mut [u8]) {
+        let to = &mut to[..2 * N];
+        // SAFETY: see above; eight bytes are written.
+        unsafe {
+            let order = _mm_set1_epi64x(0x0d0c_0908_0504_0100);
+            _mm_storel_epi64(to.as_mut_ptr().cast(), _mm_shuffle_epi8(x.0, order));
+        }
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {
         let (mut at, mut lane) = ([0; N], [0.0; N]);
         index.store(&mut at);

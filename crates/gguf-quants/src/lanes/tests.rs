@@ -239,11 +239,15 @@ kernel!(integers_to_floats, |lanes: L| {
         let (nearest, cast) = (lanes_of!(L, x.to_f(), 0.0), lanes_of!(L, x.as_f(), 0.0));
         let mut bytes = [0xa5; MAX_LANES + 1];
         x.store_u8(&mut bytes);
+        let mut words = [0xa5; 2 * MAX_LANES + 1];
+        lanes.store_le16(x, &mut words);
         for i in 0..L::N {
             assert!(same_bits(nearest[i], from[i] as f32), "{lanes:?}: {}", from[i]);
             assert_eq!(cast[i].to_bits(), from[i] as u32, "{lanes:?}");
             assert_eq!(bytes[i], from[i] as u8, "{lanes:?}");
+            assert_eq!(words[2 * i..2 * i + 2], (from[i] as u16).to_le_bytes(), "{lanes:?}");
         }
+        assert!(words[2 * L::N..].iter().all(|&b| b == 0xa5), "{lanes:?}: words written past the lanes");
         assert!(bytes[L::N..].iter().all(|&b| b == 0xa5), "{lanes:?}: bytes written past the lanes");
     }
 });
@@ -443,6 +447,7 @@ enum Short {
     Store,
     StoreI,
     StoreU8,
+    StoreLe16,
     Gather,
     GatherI,
     Columns,
@@ -473,13 +478,16 @@ fn short_slices_panic() {
                 Store => lanes.splat(0.0).store(&mut [0.0; MAX_LANES][..n]),
                 StoreI => lanes.splat_i(0).store(&mut [0; MAX_LANES][..n]),
                 StoreU8 => lanes.splat_i(0).store_u8(&mut [0; MAX_LANES][..n]),
+                StoreLe16 => lanes.store_le16(lanes.splat_i(0), &mut [0; 2 * MAX_LANES][..2 * n]),
                 Gather => _ = lanes.gather(&[0.0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 GatherI => _ = lanes.gather_i(&[0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 Columns => _ = lanes.columns(&[&[0.0; 32]; MAX_LANES][..n]),
             }
         }
     }
-    for access in [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, Gather, GatherI, Columns] {
+    for access in
+        [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, StoreLe16, Gather, GatherI, Columns]
+    {
         everywhere(Run(access, false));
         for isa in Isa::available() {
             assert!(panics(|| isa.run(Run(access, true))), "{isa}: {access:?}");
