@@ -160,26 +160,41 @@ impl<'a> Rows<'a> {
         let len = n.min(blocks.len() - first);
         let together = match blocks.get(first..first + n) {
             Some(together) => together,
-            None => {
-                let last = last.insert([blocks[blocks.len() - 1]; MAX_LANES]);
-                last[..len].copy_from_slice(&blocks[first..]);
-                &last[..n]
-            }
+            None => &repeat_last(&blocks[first..], last)[..n],
         };
         let mut tile = Tile { values: [&together[0]; MAX_LANES], weights: None, len };
         for lane in 0..n {
             tile.values[lane] = &together[lane];
         }
-        if let Some(weights) = self.weights {
-            let columns = weights.as_chunks::<LEN>().0;
-            let mut w = [&columns[0]; MAX_LANES];
-            for lane in 0..n {
-                w[lane] = &columns[(first + lane).min(blocks.len() - 1) % columns.len()];
-            }
-            tile.weights = Some(w);
-        }
+        tile.weights = self.weights.map(|weights| columns(weights.as_chunks().0, first, n, blocks.len() - 1));
         tile
     }
+}
+
+/// The rest of the blocks, of which the last is repeated. Apart from [`Rows::tile`], which is compiled for each kernel.
+#[cold]
+#[inline(never)]
+fn repeat_last<'t, const LEN: usize>(
+    rest: &[[f32; LEN]],
+    to: &'t mut Option<[[f32; LEN]; MAX_LANES]>,
+) -> &'t [[f32; LEN]; MAX_LANES] {
+    let to = to.insert([rest[rest.len() - 1]; MAX_LANES]);
+    to[..rest.len()].copy_from_slice(rest);
+    to
+}
+
+/// The weights of the columns of `n` blocks: `first` and those after it up to `last`, which is repeated. Apart as well.
+#[inline(never)]
+fn columns<const LEN: usize>(weights: &[[f32; LEN]], first: usize, n: usize, last: usize) -> [&[f32; LEN]; MAX_LANES] {
+    let mut columns = [&weights[0]; MAX_LANES];
+    let mut at = first % weights.len();
+    for lane in 0..n {
+        columns[lane] = &weights[at];
+        if first + lane < last {
+            at = if at + 1 < weights.len() { at + 1 } else { 0 };
+        }
+    }
+    columns
 }
 
 /// The sum of a row's squares in single precision and in their order, as in the references of some types; a row may be added in parts.

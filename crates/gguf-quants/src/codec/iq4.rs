@@ -247,10 +247,9 @@ impl<L: Lanes> Part<L> for Fit<'_, L> {
             steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
             steps::<L, 7>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
         } else {
-            steps::<L, 4>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
-            steps::<L, 4>(lanes, &choices, max, 4, &mut sum_qx, &mut sum_q2);
-            steps::<L, 4>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
-            steps::<L, 3>(lanes, &choices, max, 12, &mut sum_qx, &mut sum_q2);
+            for first in (0..15).step_by(3) {
+                steps::<L, 3>(lanes, &choices, max, first, &mut sum_qx, &mut sum_q2);
+            }
         }
         for i in 0..15 {
             let better = sum_q2[i].gt(zero) & (sum_qx[i] * sum_qx[i]).gt(best * sum_q2[i]);

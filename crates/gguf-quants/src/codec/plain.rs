@@ -117,14 +117,29 @@ fn to_bf16<L: Lanes>(lanes: L, x: L::F) -> L::I {
     is_nan.select_i(high | lanes.splat_i(0x40), rounded)
 }
 
-/// The single-precision numbers nearest to wide numbers, of which no instruction set has lanes.
+/// The single-precision numbers nearest to wide numbers, of which lanes have none: loops for compilers to vectorize.
 macro_rules! decode_wide {
     ($($name:ident: $number:ty;)*) => {$(
         /// The nearest single-precision numbers.
-        pub(super) fn $name(_: Isa, packed: &[u8], values: &mut [f32]) {
-            for (value, bytes) in values.iter_mut().zip(packed.as_chunks().0) {
-                *value = <$number>::from_le_bytes(*bytes) as f32;
+        pub(super) fn $name(isa: Isa, packed: &[u8], values: &mut [f32]) {
+            struct Decode<'a>(&'a [u8], &'a mut [f32]);
+
+            impl Kernel for Decode<'_> {
+                type Output = ();
+
+                #[inline(always)]
+                fn plain(self) {
+                    for (value, bytes) in self.1.iter_mut().zip(self.0.as_chunks().0) {
+                        *value = <$number>::from_le_bytes(*bytes) as f32;
+                    }
+                }
+
+                #[inline(always)]
+                fn run<L: Lanes>(self, _: L) {
+                    self.plain();
+                }
             }
+            isa.run(Decode(packed, values));
         }
     )*};
 }
