@@ -6,7 +6,7 @@
 //! script ignores.
 
 mod factors;
-mod problem;
+pub(crate) mod problem;
 mod settings;
 
 use std::collections::HashMap;
@@ -17,11 +17,12 @@ use gguf_format::{Array, GgmlType, ValueRef, ValueType};
 use gguf_pipeline::plan::{Op, Reason, TensorPlan};
 
 use self::factors::{Factor, Obstacle, Pair};
-pub use self::problem::AdapterProblem;
+use self::problem::AdapterProblem;
 use self::settings::Settings;
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
-use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, config_of, doubts, lay_out};
+use crate::config_file::config_of;
+use crate::conversion::{Conversion, OutputKind};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
@@ -29,6 +30,8 @@ use crate::folder::Folder;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
 use crate::model_plan::{OutType, PlanError, Skipped, asked_type, float_input};
+use crate::options::Options;
+use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
 use crate::warning::{AdapterWarning, Warning};
 
 /// The name of the weights file.
@@ -139,7 +142,7 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
         metadata: options.metadata.clone(),
         ..MetadataOptions::default()
     };
-    let metadata = metadata::key_values(dir, &overrides, &counts(&tensors))?;
+    let metadata = metadata::key_values(dir, &overrides, &ParameterCounts::of_adapter(&tensors))?;
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     kvs.set("general.type", "adapter");
@@ -161,7 +164,7 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
     let paths = checkpoint.paths().map(Path::to_owned).collect();
     let plan = lay_out(dir.path(), dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
-    let (n_errors, more) = doubts(&plan, |_| Vec::new())?;
+    let (n_errors, more) = check_planned_head(&plan, |_| Vec::new())?;
     warnings.extend(more);
     let skipped: Vec<Skipped> = model.skipped;
     let (architecture, next_tokens) = (model.architecture, options.next_tokens);
@@ -306,23 +309,4 @@ fn real(op: &Op, matrices: &[Matrix]) -> Op {
         }
     }
     op
-}
-
-/// Counts the parameters of the changed tensors (`GGUFWriter.get_total_parameter_count` of gguf-py). The result is negative, which marks an
-/// estimate.
-fn counts(tensors: &[TensorPlan]) -> ParameterCounts {
-    let mut total = 0u64;
-    for (i, tensor) in tensors.iter().enumerate() {
-        let is = |suffix: &[u8]| tensor.name.ends_with(suffix);
-        let n = match i.checked_sub(1).and_then(|before| tensors.get(before)) {
-            _ if is(b".lora_a") => 0,
-            Some(first) if is(b".lora_b") => {
-                let rows = tensor.shape.iter().skip(1).product::<u64>();
-                rows.saturating_mul(first.shape.first().copied().unwrap_or(0))
-            }
-            _ => tensor.n_elements(),
-        };
-        total = total.saturating_add(n);
-    }
-    ParameterCounts { total: i64::try_from(total).map_or(i64::MIN, |n| -n), ..ParameterCounts::default() }
 }

@@ -1,7 +1,8 @@
 //! Draft models for speculative decoding, which take their tokenizer and some key-values from their target model.
 
+pub(crate) mod problem;
+
 use std::collections::HashSet;
-use std::fmt;
 use std::path::Path;
 
 use gguf_format::GgmlType;
@@ -19,27 +20,6 @@ use crate::packed::Weights;
 
 /// The maximum size of a draft vocabulary.
 const MAX_IDS: u64 = 1 << 22;
-
-/// An error about a missing or superfluous target model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DraftProblem {
-    /// The model is a draft model, and no target folder is given.
-    NoTarget,
-    /// A target folder is given, but the model is not a draft model.
-    NotADraft,
-}
-
-impl fmt::Display for DraftProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DraftProblem::NoTarget => "a draft model uses the tokenizer of its target model, whose folder is not given",
-            DraftProblem::NotADraft => "only a draft model has a target model, and this is not a draft model",
-        })
-    }
-}
-
-impl std::error::Error for DraftProblem {}
 
 /// Sets the facts that draft models need: the configuration of the model in `target`, and whether the mask embedding is in a
 /// separate file.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::Kind;
 
-use crate::adapter::AdapterProblem;
+use crate::adapter::problem::AdapterProblem;
+use crate::checkpoint::index::IndexProblem;
 use crate::config;
-use crate::draft::DraftProblem;
+use crate::draft::problem::DraftProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
@@ -160,37 +161,6 @@ pub enum Error {
     /// The output cannot be laid out.
     Pipeline(gguf_pipeline::Error),
 }
-
-/// An error in an index of tensor files.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum IndexProblem {
-    /// The file is not JSON of the required form.
-    Json(serde_json::Error),
-    /// The index assigns a tensor to a file outside the folder.
-    Part {
-        /// The tensor.
-        tensor: String,
-        /// The file name.
-        part: String,
-    },
-}
-
-impl fmt::Display for IndexProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IndexProblem::Json(e) => write!(f, "{e}"),
-            IndexProblem::Part { tensor, part } => {
-                write!(
-                    f,
-                    "the index assigns the tensor {tensor:?} to {part:?}, expected the name of a file in the folder"
-                )
-            }
-        }
-    }
-}
-
-impl StdError for IndexProblem {}
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {

@@ -3,7 +3,7 @@
 //! A conversion reads all files of a checkpoint through a [`Folder`], including the weights.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
@@ -101,6 +101,13 @@ pub(crate) fn read_start(most: u64, dir: &dyn Folder, name: &str) -> Result<Opti
 /// Whether the folder contains a file.
 pub(crate) fn has(dir: &dyn Folder, name: &str) -> Result<bool, FolderError> {
     Ok(dir.open(name)?.is_some())
+}
+
+/// Whether a name denotes a file directly inside a folder on every system: no separators, drives or streams.
+pub(crate) fn is_plain_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
+    plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control)
 }
 
 /// The bytes of an open file; errors name it `file`.
@@ -202,6 +209,34 @@ fn without_special_floats(json: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_stay_in_the_folder() {
+        for name in ["model.safetensors", "model-00001-of-00002.safetensors", "..model", "a b"] {
+            assert!(is_plain_file_name(name), "{name}");
+        }
+        let bad = [
+            "",
+            ".",
+            "..",
+            "/etc/passwd",
+            "../x",
+            "a/b",
+            "a/",
+            "./a",
+            "a\\b",
+            "..\\x",
+            "C:x",
+            "C:\\x",
+            "\\\\host\\x",
+            "a:b",
+            "a\0b",
+            "a\nb",
+        ];
+        for name in bad {
+            assert!(!is_plain_file_name(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn pythons_numbers_become_null() {

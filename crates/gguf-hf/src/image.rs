@@ -16,13 +16,15 @@ use gguf_model::image::{IMAGE_MODELS, ImageModel, ORIGINAL_SHAPE, PREFIXES, WHOL
 use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
 use crate::checkpoint::Checkpoint;
-use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out};
+use crate::conversion::{Conversion, OutputKind};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::key_values::KeyValues;
 use crate::location::{Found, Location};
 use crate::metadata::ModelMetadata;
 use crate::model_plan::{OutType, PlanError, Skipped, float_input};
+use crate::options::Options;
+use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
 use crate::packed::{Method, Weights, scaled_by};
 use crate::warning::Warning;
 
@@ -114,7 +116,7 @@ pub(crate) fn plan(location: &Location<'_>, options: &Options) -> Result<Option<
     let unpacked = weights.unpacked().to_vec();
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(&path, location.dir, kvs, tensors, Arc::new(weights), paths, options)?;
-    let (n_errors, warnings): (usize, Vec<Warning>) = doubts(&plan, |_| Vec::new())?;
+    let (n_errors, warnings): (usize, Vec<Warning>) = check_planned_head(&plan, |_| Vec::new())?;
     let (kind, architecture, next_tokens) = (OutputKind::Images, model.name, options.next_tokens);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = options.name.clone().or_else(|| location.name.map(str::to_owned)).or(stem);

@@ -6,9 +6,8 @@ use gguf_format::Kind;
 use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 
-use crate::checkpoint::is_plain_file_name;
 use crate::error::{Error, Names};
-use crate::files;
+use crate::files::{self, is_plain_file_name};
 use crate::folder::Folder;
 
 /// A checkpoint.

@@ -9,7 +9,7 @@
 
 use core::fmt;
 use core::ops::Range;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use gguf_pipeline::plan::TensorPlan;
@@ -17,15 +17,18 @@ use gguf_pipeline::{Error as PipelineError, Source, SourceRead};
 use gguf_quants::float;
 
 use crate::checkpoint::Checkpoint;
-use crate::dtype::{Dtype, SourceTensor};
+use crate::dtype::SourceTensor;
 use crate::error::Error;
 use crate::formula::Fields;
 use crate::model_plan::PlanError;
 
 mod bitsandbytes;
 mod blocks;
+mod companion;
 mod data;
+mod decode;
 mod deepseek4;
+mod found;
 mod groups;
 mod image;
 mod method;
@@ -39,8 +42,8 @@ mod tests;
 pub(crate) use image::scaled_by;
 pub(crate) use method::Method;
 
-use data::{Data, Number, Numbers};
-use scaled::{Scale, Scaled};
+use self::data::Data;
+use self::found::{Form, FoundWeights, Problem, Replacement, TensorScales};
 
 /// The maximum number of elements that are decoded at once.
 const PIECE: u64 = 1 << 20;
@@ -68,34 +71,6 @@ impl fmt::Display for Unpacked {
     }
 }
 
-/// A decoder for a packed matrix.
-trait Decode: Send + Sync + fmt::Debug {
-    /// Decodes a rectangle in row-major order: whole rows, or part of one row. `out` has the matching length.
-    fn decode(
-        &self,
-        data: Data<'_>,
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), PipelineError>;
-
-    /// Whether values are multiplied by scales.
-    fn is_scaled(&self) -> bool {
-        true
-    }
-}
-
-/// The source of a tensor's data.
-#[derive(Debug)]
-enum Form {
-    /// Stored, with its index.
-    Stored(usize),
-    /// Decoded; the index is that of the packed weight.
-    Decoded(usize, Box<dyn Decode>),
-    /// Repacked blocks.
-    Blocks(blocks::Blocks),
-}
-
 /// The logical tensors of a checkpoint, open for reading.
 #[derive(Debug)]
 pub(crate) struct Weights {
@@ -104,7 +79,7 @@ pub(crate) struct Weights {
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
     /// The scales of NVFP4 tensors, by name.
-    scales: HashMap<String, nvfp4::Scales>,
+    scales: HashMap<String, TensorScales>,
     algorithms: nvfp4::Algorithms,
     /// A tensor whose data is replaced, and the new data.
     replaced: Option<(usize, Vec<u8>)>,
@@ -122,9 +97,9 @@ impl Weights {
     /// [`Error::Plan`] if a companion of a packed weight is missing or has an invalid format, shape or value; any error from reading the
     /// data of a companion.
     pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
-        let mut found = Found::new(&checkpoint);
+        let mut found = FoundWeights::new(&checkpoint);
         let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
-        let Found { gone, mut replaced, first, last, scales, .. } = found;
+        let FoundWeights { gone, mut replaced, first, last, scales, .. } = found;
         outcome.map_err(|problem| match problem {
             Problem::Plan(source) => at(dir, &checkpoint, source),
             Problem::Read(source) => source.into(),
@@ -148,7 +123,7 @@ impl Weights {
         Ok(weights)
     }
 
-    fn add(&mut self, New { tensor, form, format }: New) {
+    fn add(&mut self, Replacement { tensor, form, format }: Replacement) {
         match self.unpacked.iter_mut().find(|unpacked| unpacked.format == format) {
             Some(unpacked) => unpacked.n_tensors += 1,
             None => {
@@ -292,180 +267,4 @@ impl Source for Weights {
         }
         Ok(())
     }
-}
-
-/// The reason why packed weights cannot be read.
-#[derive(Debug)]
-enum Problem {
-    Plan(PlanError),
-    Read(PipelineError),
-}
-
-impl From<PlanError> for Problem {
-    fn from(e: PlanError) -> Problem {
-        Problem::Plan(e)
-    }
-}
-
-impl From<crate::config::Error> for Problem {
-    fn from(e: crate::config::Error) -> Problem {
-        Problem::Plan(e.into())
-    }
-}
-
-impl From<PipelineError> for Problem {
-    fn from(e: PipelineError) -> Problem {
-        Problem::Read(e)
-    }
-}
-
-/// A tensor that replaces packed ones.
-#[derive(Debug)]
-struct New {
-    tensor: SourceTensor,
-    form: Form,
-    format: String,
-}
-
-/// The packed weights found so far.
-#[derive(Debug)]
-struct Found<'a> {
-    checkpoint: &'a Checkpoint,
-    by_name: HashMap<&'a str, usize>,
-    /// Stored tensors that are companions of others or unused.
-    gone: HashSet<usize>,
-    /// Weights that keep their position, by the index of the stored tensor.
-    replaced: HashMap<usize, New>,
-    first: Vec<New>,
-    last: Vec<New>,
-    /// The scales of NVFP4 tensors, by their new names.
-    scales: Vec<(String, nvfp4::Scales)>,
-}
-
-impl<'a> Found<'a> {
-    fn new(checkpoint: &'a Checkpoint) -> Found<'a> {
-        let by_name = checkpoint.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
-        let (gone, replaced) = (HashSet::new(), HashMap::new());
-        Found { checkpoint, by_name, gone, replaced, first: Vec::new(), last: Vec::new(), scales: Vec::new() }
-    }
-
-    fn tensors(&self) -> impl Iterator<Item = (usize, &'a SourceTensor)> + use<'a> {
-        self.checkpoint.tensors().iter().enumerate()
-    }
-
-    fn find(&self, name: &str) -> Option<(usize, &'a SourceTensor)> {
-        let index = *self.by_name.get(name)?;
-        Some((index, self.checkpoint.tensors().get(index)?))
-    }
-
-    /// A required companion tensor; `of` is the tensor that needs it.
-    fn need(&self, name: &str, of: &SourceTensor) -> Result<(usize, &'a SourceTensor), PlanError> {
-        self.find(name).ok_or_else(|| problem(of, format!("needs the tensor {name:?}, which is missing")))
-    }
-
-    /// A required companion tensor with scales.
-    fn need_scales(&self, name: &str, of: &SourceTensor) -> Result<(Numbers, &'a SourceTensor), PlanError> {
-        let (index, tensor) = self.need(name, of)?;
-        Ok((scales(index, tensor)?, tensor))
-    }
-
-    /// A required companion tensor of 32-bit words with the given shape.
-    fn need_words(&self, name: &str, of: &SourceTensor, shape: &[u64]) -> Result<usize, PlanError> {
-        let (index, tensor) = self.need(name, of)?;
-        expect(tensor, "I32", shape)?;
-        Ok(index)
-    }
-
-    /// Replaces the stored tensor by its numbers multiplied by scales. `blocks` are the block lengths along the last dimensions.
-    fn scale(
-        &mut self,
-        weight: (usize, &SourceTensor),
-        scales: Option<(usize, &SourceTensor)>,
-        blocks: &[u64],
-        of: &'static str,
-    ) -> Result<(), PlanError> {
-        let (index, weight) = weight;
-        let Some(number) = Number::of(weight.dtype) else {
-            let dtype = weight.dtype;
-            return Err(problem(weight, format!("has the format {dtype}, expected F8_E4M3, F8_E5M2, I8 or a float")));
-        };
-        let scale = match scales {
-            Some((index, tensor)) => {
-                let at = self::scales(index, tensor)?;
-                self.gone.insert(index);
-                Some(Scale::new(at, &weight.shape, &tensor.shape, blocks).map_err(|text| problem(tensor, text))?)
-            }
-            None => None,
-        };
-        let shown = match weight.dtype.name {
-            "I8" => "INT8",
-            name => name,
-        };
-        let format = match &scale {
-            Some(_) if blocks.is_empty() => format!("{shown} with scales{of}"),
-            Some(_) => format!("{shown} with scales for blocks of {}{of}", dims(blocks)),
-            None => format!("{shown} without scales"),
-        };
-        let columns = weight.shape.last().copied().unwrap_or(1);
-        let form =
-            Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns, factor: None }));
-        let tensor = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
-        match self.replaced.insert(index, New { tensor, form, format }) {
-            None => Ok(()),
-            Some(_) => Err(problem(weight, "has scales under two names".to_owned())),
-        }
-    }
-
-    /// FP8 values without scales are decoded to their own values.
-    fn find_bare_floats(&mut self) -> Result<(), PlanError> {
-        for (index, tensor) in self.tensors() {
-            let is_float = tensor.dtype.name.starts_with("F8_E4M3") || tensor.dtype.name.starts_with("F8_E5M2");
-            if is_float && !self.gone.contains(&index) && !self.replaced.contains_key(&index) {
-                self.scale((index, tensor), None, &[], "")?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends a decoded tensor after all others. `packed` is the index of the packed weight.
-    fn push(&mut self, name: String, shape: Vec<u64>, packed: usize, matrix: impl Decode + 'static, format: String) {
-        let tensor = SourceTensor { name, dtype: Dtype::F32, shape };
-        self.last.push(New { tensor, form: Form::Decoded(packed, Box::new(matrix)), format });
-    }
-}
-
-/// An error about a packed tensor.
-fn problem(tensor: &SourceTensor, problem: String) -> PlanError {
-    PlanError::Packed { tensor: tensor.name.clone(), problem }
-}
-
-/// Checks the format and shape of a companion.
-fn expect(tensor: &SourceTensor, dtype: &str, shape: &[u64]) -> Result<(), PlanError> {
-    if tensor.dtype.name != dtype {
-        return Err(problem(tensor, format!("has the format {}, expected {dtype}", tensor.dtype)));
-    }
-    expect_shape(tensor, shape)
-}
-
-fn expect_shape(tensor: &SourceTensor, shape: &[u64]) -> Result<(), PlanError> {
-    match tensor.shape == shape {
-        true => Ok(()),
-        false => Err(problem(tensor, format!("has the shape {:?}, expected {shape:?}", tensor.shape))),
-    }
-}
-
-/// Reads a tensor as scales.
-fn scales(index: usize, tensor: &SourceTensor) -> Result<Numbers, PlanError> {
-    match Number::of(tensor.dtype).filter(|number| number.is_of_scales()) {
-        Some(number) => Ok(Numbers { index, number }),
-        None => {
-            let dtype = tensor.dtype;
-            Err(problem(tensor, format!("has the format {dtype}, expected F32, F16, BF16 or F8_E8M0 for scales")))
-        }
-    }
-}
-
-/// `128 × 128`.
-fn dims(dims: &[u64]) -> String {
-    dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" × ")
 }

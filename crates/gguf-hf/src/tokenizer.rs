@@ -9,11 +9,14 @@ mod base64;
 mod bert;
 mod bpe;
 mod class;
+mod files;
 mod hf;
+mod keys;
 mod plamo;
 mod pre;
 mod pretokenize;
 pub(crate) mod problem;
+mod regex;
 mod rwkv;
 mod sentencepiece;
 mod special;
@@ -28,18 +31,18 @@ pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 
-use gguf_format::Value;
 use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
-use self::hf::TokenizerJson;
-pub use self::pre::PreSource;
+use self::files::Files;
+use self::hf::MAX_VOCAB;
+pub use self::keys::{PreSource, TokenizerKeys, TokenizerOptions};
 pub use self::problem::{MessageProblem, SentencePieceProblem, Stage, StepProblem};
 use self::special::{SpecialVocab, truthy};
 use self::vocab::{Special, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
-use crate::files::{self, read_json};
+use crate::files::{read_bytes, read_lines};
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
@@ -47,86 +50,6 @@ use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// The error type, which the metadata shares.
 pub type TokenizerError = FolderError;
-
-/// The maximum vocabulary size; the largest in use has some 260,000 tokens.
-const MAX_VOCAB: u64 = 1 << 21;
-
-/// Tokenizer options.
-#[derive(Debug, Clone)]
-pub struct TokenizerOptions {
-    /// The name of the pre-tokenizer, `tokenizer.ggml.pre`, for a BPE vocabulary; `None` to detect it.
-    pub pre: Option<String>,
-    /// The vocabulary files to read, and other behavior specific to the class of checkpoints.
-    pub vocab: Vocab,
-    /// Special tokens, by kind and text, for kinds that the files do not define.
-    pub special_tokens: &'static [(&'static str, &'static str)],
-    /// Whether a checkpoint in Mistral's native layout without a chat template gets a community template, based on its tokenizer version.
-    pub community_template: bool,
-    /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
-    pub template_file_first: bool,
-}
-
-impl Default for TokenizerOptions {
-    /// Detects the pre-tokenizer, and reads Llama's files.
-    fn default() -> TokenizerOptions {
-        TokenizerOptions {
-            pre: None,
-            vocab: Vocab::Llama,
-            special_tokens: &[],
-            community_template: true,
-            template_file_first: false,
-        }
-    }
-}
-
-/// The tokenizer's key-values.
-#[non_exhaustive]
-#[derive(Debug)]
-pub struct TokenizerKeys {
-    /// The key-values, in output order.
-    pub kvs: Vec<(String, Value)>,
-    /// How the name of the pre-tokenizer was determined.
-    pub pre: PreSource,
-    /// Warnings about skipped or doubtful parts of the tokenizer.
-    pub warnings: Vec<TokenizerWarning>,
-    /// The number of tokens, if it overrides the model's parameters.
-    pub n_tokens: Option<u32>,
-}
-
-/// The tokenizer files of a model folder.
-#[derive(Debug)]
-pub(crate) struct Files<'a> {
-    pub(crate) dir: &'a dyn Folder,
-    /// `tokenizer.json`.
-    pub(crate) tokenizer: Option<TokenizerJson>,
-    /// `tokenizer_config.json`; null without one.
-    pub(crate) tokenizer_config: Json,
-    /// `config.json`; null without one.
-    pub(crate) config: Json,
-}
-
-impl<'a> Files<'a> {
-    fn open(dir: &'a dyn Folder) -> Result<Files<'a>, FolderError> {
-        let file = dir.path().join("tokenizer.json");
-        let tokenizer = match files::read_bytes(dir, "tokenizer.json")? {
-            Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| FolderError::Json { file, source })?),
-            None => None,
-        };
-        let optional = |name: &str| read_json(dir, name).map(Option::unwrap_or_default);
-        let (tokenizer_config, config) = (optional("tokenizer_config.json")?, optional("config.json")?);
-        Ok(Files { dir, tokenizer, tokenizer_config, config })
-    }
-
-    /// An error in one of the files.
-    fn invalid(&self, file: &str, problem: FileProblem) -> FolderError {
-        FolderError::Invalid { file: self.dir.path().join(file), problem }
-    }
-
-    /// An error for an unsupported feature of one of the files.
-    fn unsupported(&self, file: &str, feature: UnsupportedFeature) -> FolderError {
-        FolderError::Unsupported { file: self.dir.path().join(file), feature }
-    }
-}
 
 /// The `tokenizer.*` key-values of the model in `dir`, in output order. `config` holds the model's parameters with the defaults of its
 /// class; only `vocab_size` is read from it, and `token_limit`, the number that exceeds all token ids of a class with padded vocabularies.
@@ -160,7 +83,7 @@ pub fn key_values(
 
     let is_llama = options.vocab == Vocab::Llama;
     if (is_llama && folder.tokenizer.is_none() || options.vocab == Vocab::Mistral)
-        && let Some(bytes) = files::read_bytes(dir, tekken::FILE)?
+        && let Some(bytes) = read_bytes(dir, tekken::FILE)?
     {
         return tekken::read(&folder, &bytes, options);
     }
@@ -333,7 +256,7 @@ fn read_vocab(
     };
     match kind {
         Vocab::WordPiece => {
-            return match (&folder.tokenizer, files::read_lines(dir, bert::FILE)?) {
+            return match (&folder.tokenizer, read_lines(dir, bert::FILE)?) {
                 (None, Some(text)) => {
                     let t = bert::of_text(folder, &text)?;
                     vocab::hugging_face(folder, &t, vocab::Kind::WordPiece, vocab_size, None, options, warnings)
@@ -351,7 +274,7 @@ fn read_vocab(
             // The mask token has an id in Nomic's MoE checkpoints, but not in their SentencePiece model.
             let is_nomic_moe =
                 kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
-            return match (files::read_bytes(dir, FILE)?, &folder.tokenizer) {
+            return match (read_bytes(dir, FILE)?, &folder.tokenizer) {
                 (Some(model), _) => {
                     let mask = is_nomic_moe.then_some(250_001);
                     unigram::realigned(folder, (FILE, &model), config, vocab_size, mask)
@@ -362,7 +285,7 @@ fn read_vocab(
         }
         Vocab::T5 => {
             for file in ["tokenizer.model", "spiece.model"] {
-                let Some(model) = files::read_bytes(dir, file)? else { continue };
+                let Some(model) = read_bytes(dir, file)? else { continue };
                 let specs = sentencepiece::specs(&model);
                 let specs = specs.map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
                 return match specs.model_type {
@@ -396,7 +319,7 @@ fn read_vocab(
             None
         }
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
-        _ => files::read_bytes(dir, "tokenizer.model")?,
+        _ => read_bytes(dir, "tokenizer.model")?,
     };
     // Meta's folders use the same file name; since Llama 3 the file holds ranks.
     let model = match (model, &folder.tokenizer) {

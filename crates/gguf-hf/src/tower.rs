@@ -13,15 +13,17 @@ use serde_json::{Map, Value as Json, json};
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out, parameter_counts};
+use crate::conversion::{Conversion, OutputKind};
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::files;
 use crate::folder::Folder;
 use crate::formula;
 use crate::key_values::KeyValues;
-use crate::metadata::{self, MetadataOptions};
+use crate::metadata::{self, MetadataOptions, ParameterCounts};
 use crate::model_plan::PlanError;
+use crate::options::Options;
+use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
 use crate::packed::{self, Weights};
 use crate::warning::Warning;
 
@@ -55,7 +57,7 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
         metadata: options.metadata.clone(),
         ..MetadataOptions::default()
     };
-    let metadata = metadata::key_values(dir, &overrides, &parameter_counts(&model.tensors))?;
+    let metadata = metadata::key_values(dir, &overrides, &ParameterCounts::of_model(&model.tensors))?;
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     kvs.set("general.type", "mmproj");
@@ -68,7 +70,7 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir.path(), dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
-    let (n_errors, more) = doubts(&plan, |_| Vec::new())?;
+    let (n_errors, more) = check_planned_head(&plan, |_| Vec::new())?;
     warnings.extend(more);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);

@@ -3,7 +3,7 @@
 use fancy_regex::Regex;
 use serde_json::{Map, Value as Json};
 
-use super::AdapterProblem;
+use super::problem::AdapterProblem;
 use crate::config::shortened;
 
 /// The maximum number of tokens in an invocation sequence, and of patterns.

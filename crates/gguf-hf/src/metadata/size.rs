@@ -1,5 +1,7 @@
 //! Model sizes as in model names: `7B`, `8x7B`, `150K`.
 
+use gguf_pipeline::plan::TensorPlan;
+
 /// Counts of the parameters to write, as in `GGUFWriter.get_total_parameter_count`.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,6 +17,52 @@ pub struct ParameterCounts {
 }
 
 impl ParameterCounts {
+    /// Counts the parameters, with shared and per-expert counts (`GGUFWriter.get_total_parameter_count` of gguf-py).
+    pub(crate) fn of_model(tensors: &[TensorPlan]) -> ParameterCounts {
+        let mut counts = ParameterCounts::default();
+        let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
+        for tensor in tensors {
+            let n = tensor.n_elements();
+            let name = String::from_utf8_lossy(&tensor.name);
+            // If there are adapter tensors inside a model, all counts are zero, as in gguf-py.
+            if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
+                return ParameterCounts::default();
+            }
+            let experts = tensor.shape.get(if name.contains(".bias") { 1 } else { 2 }).copied();
+            match experts.filter(|_| name.contains("_exps.") && tensor.shape.len() >= 3) {
+                Some(experts) => {
+                    counts.expert = counts.expert.saturating_add(n / experts.max(1));
+                    n_experts = n_experts.saturating_add(experts);
+                    n_tensors += 1;
+                }
+                None => counts.shared = counts.shared.saturating_add(n),
+            }
+            total = total.saturating_add(n);
+        }
+        counts.total = i64::try_from(total).unwrap_or(i64::MAX);
+        counts.expert_count = n_experts.checked_div(n_tensors).unwrap_or(0);
+        counts
+    }
+
+    /// Counts the parameters of the changed tensors (`GGUFWriter.get_total_parameter_count` of gguf-py). The result is negative, which marks an
+    /// estimate.
+    pub(crate) fn of_adapter(tensors: &[TensorPlan]) -> ParameterCounts {
+        let mut total = 0u64;
+        for (i, tensor) in tensors.iter().enumerate() {
+            let is = |suffix: &[u8]| tensor.name.ends_with(suffix);
+            let n = match i.checked_sub(1).and_then(|before| tensors.get(before)) {
+                _ if is(b".lora_a") => 0,
+                Some(first) if is(b".lora_b") => {
+                    let rows = tensor.shape.iter().skip(1).product::<u64>();
+                    rows.saturating_mul(first.shape.first().copied().unwrap_or(0))
+                }
+                _ => tensor.n_elements(),
+            };
+            total = total.saturating_add(n);
+        }
+        ParameterCounts { total: i64::try_from(total).map_or(i64::MIN, |n| -n), ..ParameterCounts::default() }
+    }
+
     /// The size label: at least two digits, or `experts x size` (`size_label` in gguf-py/gguf/utility.py). `None` if no tensors are written or
     /// the count is an estimate.
     pub(crate) fn label(&self) -> Option<String> {

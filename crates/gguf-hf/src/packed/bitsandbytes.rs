@@ -9,9 +9,11 @@ use core::ops::Range;
 use gguf_pipeline::Error;
 use serde::Deserialize;
 
+use super::companion::{expect, expect_shape, problem, scales};
 use super::data::{Data, Number, Numbers};
-use super::scaled::Scale;
-use super::{Decode, Form, Found, New, Problem, expect, expect_shape, problem, scaled};
+use super::decode::Decode;
+use super::found::{Form, FoundWeights, Problem, Replacement};
+use super::scaled::{self, Scale};
 use crate::dtype::{Dtype, SourceTensor};
 
 /// Prefix of the name of a weight's quantization state, without the name of its table.
@@ -102,7 +104,7 @@ struct State {
 }
 
 /// Finds the bitsandbytes weights of a checkpoint.
-pub(super) fn find(found: &mut Found<'_>) -> Result<(), Problem> {
+pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), Problem> {
     for (index, tensor) in found.tensors() {
         if let Some((weight, table)) = tensor.name.split_once(STATE) {
             four_bits(found, index, tensor, weight, table)?;
@@ -116,7 +118,7 @@ pub(super) fn find(found: &mut Found<'_>) -> Result<(), Problem> {
 }
 
 fn four_bits(
-    found: &mut Found<'_>,
+    found: &mut FoundWeights<'_>,
     index: usize,
     tensor: &SourceTensor,
     weight: &str,
@@ -152,7 +154,7 @@ fn four_bits(
         return Err(problem(packed, text).into());
     }
     let n_blocks = n.div_ceil(block);
-    let values = |found: &mut Found<'_>, name: &str, len: u64| -> Result<Vec<f32>, Problem> {
+    let values = |found: &mut FoundWeights<'_>, name: &str, len: u64| -> Result<Vec<f32>, Problem> {
         let (index, of_table) = found.need(&format!("{weight}.{name}"), tensor)?;
         expect(of_table, "F32", &[len])?;
         found.gone.insert(index);
@@ -168,7 +170,7 @@ fn four_bits(
     let largest = match state.nested_blocksize {
         None => {
             expect_shape(of_largest, &[n_blocks])?;
-            Largest::Stored(super::scales(largest, of_largest)?)
+            Largest::Stored(scales(largest, of_largest)?)
         }
         Some(0) => return Err(wrong("names nested blocks of 0".to_owned())),
         Some(block) => {
@@ -187,11 +189,11 @@ fn four_bits(
     let tensor = SourceTensor { name: weight.to_owned(), dtype: Dtype::F32, shape };
     let format = format!("{} (bitsandbytes)", table.to_uppercase());
     let form = Form::Decoded(codes, Box::new(matrix));
-    found.replaced.insert(codes, New { tensor, form, format });
+    found.replaced.insert(codes, Replacement { tensor, form, format });
     Ok(())
 }
 
-fn eight_bits(found: &mut Found<'_>, index: usize, tensor: &SourceTensor, base: &str) -> Result<(), Problem> {
+fn eight_bits(found: &mut FoundWeights<'_>, index: usize, tensor: &SourceTensor, base: &str) -> Result<(), Problem> {
     let (codes, weight) = found.need(&format!("{base}.weight"), tensor)?;
     let rows = weight.shape.first().copied().unwrap_or(0);
     if weight.dtype.name != "I8" || weight.shape.len() != 2 {
@@ -216,6 +218,6 @@ fn eight_bits(found: &mut Found<'_>, index: usize, tensor: &SourceTensor, base: 
     found.gone.insert(index);
     let new = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
     let form = Form::Decoded(codes, Box::new(matrix));
-    found.replaced.insert(codes, New { tensor: new, form, format: "INT8 (bitsandbytes)".to_owned() });
+    found.replaced.insert(codes, Replacement { tensor: new, form, format: "INT8 (bitsandbytes)".to_owned() });
     Ok(())
 }

@@ -6,8 +6,8 @@
 
 use gguf_pipeline::Error;
 
+use super::companion::problem;
 use super::data::Data;
-use super::{Found, problem};
 use crate::dtype::SourceTensor;
 use crate::model_plan::PlanError;
 
@@ -118,16 +118,4 @@ pub(super) fn of_rows(
     }
     let n_blocks = rows.checked_mul(columns / format.len()).filter(|n| *n < 1 << 56).ok_or_else(too_large)?;
     Ok((vec![rows, columns], Blocks { format, codes, scales, n_blocks }))
-}
-
-/// The single value of a companion tensor, as `f32`; `None` if the tensor does not exist.
-pub(super) fn single(found: &mut Found<'_>, name: &str) -> Result<Option<f32>, super::Problem> {
-    let Some((index, tensor)) = found.find(name) else { return Ok(None) };
-    let at = super::scales(index, tensor)?;
-    if tensor.shape.iter().product::<u64>() != 1 {
-        return Err(problem(tensor, format!("has the shape {:?}, expected one scale", tensor.shape)).into());
-    }
-    found.gone.insert(index);
-    let values = Data { checkpoint: found.checkpoint, tensor }.numbers(at, 0, 1)?;
-    Ok(values.first().copied())
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use gguf_pipeline::Error;
 
-use super::Decode;
 use super::data::{Data, Numbers};
+use super::decode::Decode;
 
 /// Bits per word.
 const WORD: u64 = 32;

@@ -1,7 +1,6 @@
 //! 8-bit floats in image models, as ComfyUI stores them: one scale per tensor, under one of two names.
 
-use super::{Found, Problem};
-use crate::packed::method::Method;
+use super::found::{FoundWeights, Problem};
 
 /// Suffixes of scale names, which replace `weight` in the tensor name.
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
@@ -14,18 +13,11 @@ pub(crate) fn scaled_by(name: &str) -> Option<&str> {
 /// Suffixes of tensors that are irrelevant to weights: activation scales and format markers.
 const UNUSED: [&str; 4] = [".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"];
 
-impl Method {
-    /// The method of image models, which have no configuration.
-    pub(crate) fn image() -> Method {
-        Method { name: NAME.to_owned(), ..Method::default() }
-    }
-}
-
-/// The name of this method in [`Method`]; no configuration can contain it.
+/// The name of this method in [`Method`](super::Method); no configuration can contain it.
 pub(super) const NAME: &str = " of images";
 
 /// Finds the tensors with scales.
-pub(super) fn find(found: &mut Found<'_>) -> Result<(), Problem> {
+pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), Problem> {
     for (index, tensor) in found.tensors() {
         if let Some(before) = scaled_by(&tensor.name) {
             let weight = found.need(&format!("{before}weight"), tensor)?;

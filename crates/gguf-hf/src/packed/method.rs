@@ -3,17 +3,19 @@
 use serde_json::Value;
 
 use super::blocks::Format;
+use super::companion::{dims, expect, expect_shape, problem, scales};
+use super::data::Data;
+use super::found::{Form, FoundWeights, Problem, Replacement};
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
 use super::nvfp4::{self, Algorithms};
 use super::ranks::Ranks;
-use super::{Form, Found, New, Problem, bitsandbytes, deepseek4, dims, expect, image, mxfp4, problem, scales};
+use super::{bitsandbytes, deepseek4, image, mxfp4};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
 use crate::folder::Folder;
 use crate::model_plan::{OutType, PlanError};
-use crate::packed::data::Data;
 
 /// The key in `config.json`.
 const FIELD: &str = "quantization_config";
@@ -45,6 +47,17 @@ pub(crate) struct Method {
 }
 
 impl Method {
+    /// The method of image models, which have no configuration.
+    pub(crate) fn image() -> Method {
+        Method { name: image::NAME.to_owned(), ..Method::default() }
+    }
+
+    /// The method implied by the class of the checkpoint, if any.
+    fn of_class(class: &str) -> Option<Method> {
+        let is_deepseek4 = class.starts_with(deepseek4::CLASSES);
+        is_deepseek4.then(|| Method { name: deepseek4::NAME.to_owned(), ..Method::default() })
+    }
+
     /// Reads the method from the files of a folder.
     ///
     /// # Errors
@@ -145,7 +158,7 @@ impl Method {
     }
 
     /// Finds the packed weights.
-    pub(super) fn find(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+    pub(super) fn find(&self, found: &mut FoundWeights<'_>) -> Result<(), Problem> {
         if self.is_nvfp4 {
             let is_compressed = self.name == "compressed-tensors";
             nvfp4::find(found, is_compressed)?;
@@ -204,7 +217,7 @@ impl Method {
     }
 
     /// FP8 in the layouts of transformers and vLLM, under all names in use: `X_scale_inv`, `X.weight_scale`, and Mistral's `X.qscale_weight`.
-    fn fp8(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
+    fn fp8(&self, found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
         let blocks = self.blocks(&self.config, FIELD, "weight_block_size")?;
         for (index, tensor) in found.tensors() {
             if found.gone.contains(&index) {
@@ -241,7 +254,7 @@ impl Method {
                 let (format, form) = (format!("{} by ranks", weight.1.dtype), Form::Decoded(weight.0, Box::new(ranks)));
                 let new = SourceTensor { dtype: Dtype::F32, ..weight.1.clone() };
                 found.gone.insert(index);
-                found.replaced.insert(weight.0, New { tensor: new, form, format });
+                found.replaced.insert(weight.0, Replacement { tensor: new, form, format });
                 continue;
             }
             found.scale(weight, Some((index, tensor)), &blocks, "")?;
@@ -269,7 +282,7 @@ impl Method {
         Ok(Some([queries * key, keys * key, keys * value]))
     }
 
-    fn gptq(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+    fn gptq(&self, found: &mut FoundWeights<'_>) -> Result<(), Problem> {
         let bits = match self.number(&self.config, FIELD, "bits")? {
             Some(bits @ (2 | 3 | 4 | 8)) => bits,
             _ => {
@@ -299,7 +312,7 @@ impl Method {
             };
             let (at, of_scales) = found.need_scales(&format!("{base}.scales"), tensor)?;
             let n_groups = of_scales.shape.first().copied().unwrap_or(0);
-            super::expect_shape(of_scales, &[n_groups, n_outputs])?;
+            expect_shape(of_scales, &[n_groups, n_outputs])?;
             let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_outputs * bits / 32])?;
             let groups = match found.find(&format!("{base}.g_idx")) {
                 Some((index, listed)) => {
@@ -320,7 +333,7 @@ impl Method {
         Ok(())
     }
 
-    fn awq(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
+    fn awq(&self, found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
         let bits = ["bits", "w_bit"].into_iter().find(|name| !self.config[name].is_null()).unwrap_or("bits");
         if self.number(&self.config, FIELD, bits)? != Some(4) {
             return Err(ConfigError::invalid(format!("{FIELD}.{bits}"), &self.config[bits], "4").into());
@@ -338,7 +351,7 @@ impl Method {
             let n_outputs = n_words * 8;
             let (at, of_scales) = found.need_scales(&format!("{base}.scales"), tensor)?;
             let n_groups = of_scales.shape.first().copied().unwrap_or(0);
-            super::expect_shape(of_scales, &[n_groups, n_outputs])?;
+            expect_shape(of_scales, &[n_groups, n_outputs])?;
             let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_words])?;
             let groups = Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?);
             found.gone.extend([words, zeros, at.index]);
@@ -350,7 +363,7 @@ impl Method {
         Ok(())
     }
 
-    fn compressed(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+    fn compressed(&self, found: &mut FoundWeights<'_>) -> Result<(), Problem> {
         let format = match &self.config["format"] {
             Value::String(format) => format.as_str(),
             other => return Err(ConfigError::invalid("quantization_config.format", other, "a string").into()),
@@ -410,7 +423,7 @@ impl Method {
     }
 }
 
-fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> Result<(), Problem> {
+fn pack_quantized(found: &mut FoundWeights<'_>, bits: u64, group_size: Option<u64>) -> Result<(), Problem> {
     let per_word = 32 / bits;
     for (words, tensor) in found.tensors() {
         let Some(base) = tensor.name.strip_suffix("_packed").filter(|name| name.ends_with(".weight")) else { continue };
@@ -425,7 +438,7 @@ fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> 
         let (at, of_scales) = found.need_scales(&format!("{base}_scale"), tensor)?;
         let n_groups = of_scales.shape.get(1).copied().unwrap_or(1);
         if of_scales.shape != [rows, n_groups] && of_scales.shape != [rows] {
-            super::expect_shape(of_scales, &[rows, n_groups])?;
+            expect_shape(of_scales, &[rows, n_groups])?;
         }
         let zeros = match found.find(&format!("{base}_zero_point")) {
             Some((index, zeros)) => {
@@ -453,7 +466,7 @@ fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> 
 }
 
 /// FP8 of ModelOpt: one scale per tensor or per row.
-fn modelopt(found: &mut Found<'_>) -> Result<(), PlanError> {
+fn modelopt(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
     for (index, tensor) in found.tensors() {
         if found.gone.contains(&index) {
             continue;
@@ -470,7 +483,7 @@ fn modelopt(found: &mut Found<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
+fn bitnet(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
     for (index, tensor) in found.tensors() {
         let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight")) else {
             continue;
@@ -490,7 +503,7 @@ fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
         found.gone.insert(index);
         let new = SourceTensor { dtype: Dtype::F32, shape: vec![rows, columns], ..weight.clone() };
         let form = Form::Decoded(bytes, Box::new(Ternary { bytes, n_rows, columns, scale }));
-        found.replaced.insert(bytes, New { tensor: new, form, format: "ternary values (BitNet)".to_owned() });
+        found.replaced.insert(bytes, Replacement { tensor: new, form, format: "ternary values (BitNet)".to_owned() });
     }
     Ok(())
 }
@@ -534,7 +547,7 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
 }
 
 /// Checks that the group index of every input exists.
-fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
+fn check_groups(found: &FoundWeights<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
     const AT_ONCE: u64 = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);
     let data = Data { checkpoint: found.checkpoint, tensor: listed };
@@ -551,7 +564,7 @@ fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups
 }
 
 /// Reads a shape stored in a small tensor.
-fn shape_of(found: &Found<'_>, index: usize, tensor: &SourceTensor) -> Result<[u64; 2], Problem> {
+fn shape_of(found: &FoundWeights<'_>, index: usize, tensor: &SourceTensor) -> Result<[u64; 2], Problem> {
     let width = match (tensor.dtype.name, &tensor.shape[..]) {
         ("I64", [2]) => 8,
         ("I32", [2]) => 4,

@@ -5,7 +5,8 @@ use gguf_format::GgmlType;
 use gguf_pipeline::plan::TensorPlan;
 
 use super::blocks::{Blocks, Format, of_rows};
-use super::{Form, Found, New, expect_shape, problem};
+use super::companion::{expect_shape, problem};
+use super::found::{Form, FoundWeights, Replacement};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 
@@ -13,7 +14,7 @@ use crate::model_plan::PlanError;
 const CODES: u64 = 16;
 
 /// Finds the MXFP4 weights of a checkpoint.
-pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
+pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
     for (codes, tensor) in found.tensors() {
         let Some(name) = tensor.name.strip_suffix("_blocks") else { continue };
         let (scales, of_scales) = found.need(&format!("{name}_scales"), tensor)?;
@@ -35,13 +36,13 @@ pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
         let shape = vec![n, columns, rows];
         let tensor = SourceTensor { name: name.to_owned(), dtype: Dtype::MXFP4_TRANSPOSED, shape };
         found.gone.extend([codes, scales]);
-        found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
+        found.first.push(Replacement { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
     }
     Ok(())
 }
 
 /// Finds matrices stored by rows. `end` is the name suffix of the packed weights.
-pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanError> {
+pub(super) fn find_rows(found: &mut FoundWeights<'_>, end: &str) -> Result<(), PlanError> {
     for (codes, tensor) in found.tensors() {
         let Some(base) = tensor.name.strip_suffix(end) else { continue };
         let name = format!("{base}.weight");
@@ -60,7 +61,7 @@ pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanErro
 
 /// Adds the blocks of a matrix stored by rows, under the given name.
 pub(super) fn add_rows(
-    found: &mut Found<'_>,
+    found: &mut FoundWeights<'_>,
     name: String,
     codes: (usize, &SourceTensor),
     scales: (usize, &SourceTensor),
@@ -68,7 +69,7 @@ pub(super) fn add_rows(
     let (shape, blocks) = of_rows(Format::MXFP4, codes, scales)?;
     found.gone.extend([codes.0, scales.0]);
     let tensor = SourceTensor { name, dtype: Dtype::MXFP4, shape };
-    found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
+    found.first.push(Replacement { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
     Ok(())
 }
 

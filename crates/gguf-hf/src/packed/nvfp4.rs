@@ -10,17 +10,11 @@ use gguf_format::{GgmlType, Value, keys};
 use gguf_pipeline::plan::{Op, Reason, TensorPlan};
 use serde_json::Value as Json;
 
-use super::blocks::{Format, of_rows, single};
-use super::{Form, Found, New, Problem, problem};
+use super::blocks::{Format, of_rows};
+use super::companion::problem;
+use super::found::{Form, FoundWeights, Problem, Replacement, TensorScales};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::formula::Fields;
-
-/// The scales of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Scales {
-    weight: f32,
-    input: f32,
-}
 
 /// Names of the companion tensors of `X.weight`.
 struct Names {
@@ -37,7 +31,7 @@ const COMPRESSED: Names =
     Names { weight: ".weight_packed", scale: ".weight_global_scale", input: ".input_global_scale", is_inverse: true };
 
 /// Finds the NVFP4 weights of a checkpoint. Weights with other scales are left to the method.
-pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Problem> {
+pub(super) fn find(found: &mut FoundWeights<'_>, is_compressed: bool) -> Result<(), Problem> {
     let names = if is_compressed { COMPRESSED } else { MODELOPT };
     for (codes, tensor) in found.tensors() {
         if [".k_scale", ".v_scale"].iter().any(|end| tensor.name.ends_with(end)) {
@@ -55,10 +49,10 @@ pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Pro
         }
         let (shape, blocks) = of_rows(Format::NVFP4, (codes, tensor), (scales, of_scales))?;
         let mut scale = |end: &str| {
-            let value = single(found, &format!("{base}{end}"))?.unwrap_or(1.0);
+            let value = found.single(&format!("{base}{end}"))?.unwrap_or(1.0);
             Ok::<_, Problem>(if names.is_inverse { 1.0 / value } else { value })
         };
-        let scales_of_tensor = Scales { weight: scale(names.scale)?, input: scale(names.input)? };
+        let scales_of_tensor = TensorScales { weight: scale(names.scale)?, input: scale(names.input)? };
         let name = format!("{base}.weight");
         if is_compressed && found.find(&name).is_some() {
             return Err(problem(tensor, format!("stands beside {name:?}")).into());
@@ -66,7 +60,7 @@ pub(super) fn find(found: &mut Found<'_>, is_compressed: bool) -> Result<(), Pro
         found.gone.insert(scales);
         found.scales.push((name.clone(), scales_of_tensor));
         let tensor = SourceTensor { name, dtype: Dtype::NVFP4, shape };
-        let new = New { tensor, form: Form::Blocks(blocks), format: "NVFP4".to_owned() };
+        let new = Replacement { tensor, form: Form::Blocks(blocks), format: "NVFP4".to_owned() };
         found.replaced.insert(codes, new);
     }
     Ok(())
@@ -120,7 +114,7 @@ const W4A16: &str = "W4A16_NVFP4";
 /// Expert tensors are placed where the last expert is stored if the configuration has the number of experts under a name known to the reference,
 /// otherwise after all other NVFP4 tensors.
 pub(super) fn arrange(
-    scales: &HashMap<String, Scales>,
+    scales: &HashMap<String, TensorScales>,
     algorithms: &Algorithms,
     fields: &Fields,
     tensors: &mut Vec<TensorPlan>,
@@ -147,7 +141,7 @@ pub(super) fn arrange(
     for (_, tensor) in packed {
         let name = tensor.shown();
         let inputs = tensor.op.inputs();
-        let found: Vec<Scales> = inputs.iter().filter_map(|input| scales.get(&*input.name).copied()).collect();
+        let found: Vec<TensorScales> = inputs.iter().filter_map(|input| scales.get(&*input.name).copied()).collect();
         if let Some(first) = inputs.first() {
             let part = if inputs.len() > 1 { without_number(&first.name) } else { first.name.to_string() };
             if algorithms.keeps_activations(&part) {
@@ -260,9 +254,9 @@ mod tests {
             ]
         };
         let scales = HashMap::from([
-            ("l.mlp.experts.0.up_proj.weight".to_owned(), Scales { weight: 1.0, input: 1.0 }),
-            ("l.mlp.experts.1.up_proj.weight".to_owned(), Scales { weight: 0.5, input: 1.0 }),
-            ("l.self_attn.q_proj.weight".to_owned(), Scales { weight: 1.0, input: 0.25 }),
+            ("l.mlp.experts.0.up_proj.weight".to_owned(), TensorScales { weight: 1.0, input: 1.0 }),
+            ("l.mlp.experts.1.up_proj.weight".to_owned(), TensorScales { weight: 0.5, input: 1.0 }),
+            ("l.self_attn.q_proj.weight".to_owned(), TensorScales { weight: 1.0, input: 0.25 }),
         ]);
         let algorithms = Algorithms::new(
             &json!("NVFP4"),

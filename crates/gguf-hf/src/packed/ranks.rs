@@ -8,8 +8,9 @@ use core::ops::Range;
 
 use gguf_pipeline::Error;
 
+use super::companion::{problem, scales};
 use super::data::{Data, Number, Numbers};
-use super::{Decode, problem, scales};
+use super::decode::Decode;
 use crate::dtype::SourceTensor;
 use crate::model_plan::PlanError;
 

@@ -6,8 +6,9 @@ use core::ops::Range;
 
 use gguf_pipeline::Error;
 
+use super::companion::dims;
 use super::data::{Data, Numbers};
-use super::{Decode, dims};
+use super::decode::Decode;
 
 /// A tensor of scaled numbers.
 #[derive(Debug)]

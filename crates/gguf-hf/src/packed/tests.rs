@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use gguf_test::checkpoint::safetensors;
 use serde_json::{Value as Json, json};
 
+use super::data::{Number, Numbers};
 use super::*;
 use crate::config::Config;
+use crate::dtype::Dtype;
 
 /// A tensor to write: name, format and shape. Its data are zeros unless `data` contains others.
 type Spec = (String, &'static str, Vec<u64>);

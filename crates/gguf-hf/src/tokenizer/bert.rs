@@ -10,10 +10,11 @@ use fancy_regex::Regex;
 use serde_json::{Value as Json, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::hf::{Model, TokenizerJson};
-use super::pretokenize::compile;
+use super::StepProblem;
+use super::files::Files;
+use super::hf::{MAX_VOCAB, Model, TokenizerJson};
+use super::regex::compile;
 use super::special::token_text;
-use super::{Files, MAX_VOCAB, StepProblem};
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 

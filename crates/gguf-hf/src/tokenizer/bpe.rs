@@ -11,10 +11,11 @@ use gguf_model::tokenizer::char_byte;
 use serde_json::Value as Json;
 
 use super::class::Settings;
+use super::files::Files;
 use super::hf::{AddedToken, TokenizerJson};
 use super::pretokenize::{self, MAX_TEXT, Piece, kind};
 use super::special::array;
-use super::{Files, Stage, StepProblem, TokenizerWarning, bert};
+use super::{Stage, StepProblem, TokenizerWarning, bert};
 use crate::config::shortened;
 use crate::folder_error::FolderError;
 

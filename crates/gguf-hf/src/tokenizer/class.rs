@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
-use super::Files;
+use super::files::Files;
 use super::hf::AddedToken;
 use super::special::{array, token_text, truthy};
 use crate::files::read_json;

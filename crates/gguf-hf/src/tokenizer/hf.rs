@@ -6,8 +6,10 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
-use super::MAX_VOCAB;
 use crate::json;
+
+/// The maximum vocabulary size; the largest in use has some 260,000 tokens.
+pub(crate) const MAX_VOCAB: u64 = 1 << 21;
 
 /// The maximum number of tokens in a vocabulary, and of merges. The largest in use have some 260,000 and 520,000.
 const MAX_TOKENS: usize = 1 << 20;

@@ -3,10 +3,11 @@
 
 use serde_json::Value as Json;
 
+use super::files::Files;
+use super::hf::MAX_VOCAB;
 use super::sentencepiece::piece_type;
 use super::special::token_text;
 use super::vocab::{NO_SCORE, Special, TokenList};
-use super::{Files, MAX_VOCAB};
 use crate::config::shortened;
 use crate::files;
 use crate::folder_error::FolderError;

@@ -16,29 +16,14 @@ use sha2::{Digest, Sha256};
 
 use self::families::FAMILIES;
 use self::hashes::{CHECK_TEXT, HASHES, NAMES};
+use super::TokenizerWarning;
 use super::bpe::Tokenizer;
+use super::files::Files;
 use super::hf::TokenizerJson;
+use super::keys::{PreSource, TokenizerOptions};
 use super::pretokenize::kind;
 use super::special::array;
-use super::{Files, TokenizerOptions, TokenizerWarning};
 use crate::folder_error::FolderError;
-
-/// How the name of the pre-tokenizer was determined.
-#[non_exhaustive]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PreSource {
-    /// SentencePiece vocabularies have no pre-tokenizer.
-    NotNeeded,
-    /// The caller provided it.
-    Given,
-    /// The hash of the check text's ids, as in llama.cpp's converter.
-    Hash(String),
-    /// The hash is unknown (or could not be computed), but the definition matches a known family.
-    Definition {
-        /// The hash, if it could be computed.
-        hash: Option<String>,
-    },
-}
 
 /// Determines the name for a tokenizer.
 pub(crate) fn decide(

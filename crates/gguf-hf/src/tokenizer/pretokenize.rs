@@ -1,11 +1,12 @@
 //! The steps before the merges: normalization and pre-tokenization as `tokenizer.json` describes them and Hugging Face's `tokenizers` library
 //! performs them. It covers the BPE tokenizers in use; an unknown step is an error, because the resulting words would be wrong.
 
-use fancy_regex::{Regex, RegexBuilder};
+use fancy_regex::Regex;
 use gguf_model::tokenizer::byte_char;
 use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
 
+use super::regex::compile;
 use super::special::array;
 use super::{Stage, StepProblem, bert};
 
@@ -252,14 +253,6 @@ fn regex(step: &Json) -> Result<Regex, StepProblem> {
         (None, Some(text)) if !text.is_empty() => compile(&fancy_regex::escape(text)),
         _ => Err(StepProblem::NoPattern),
     }
-}
-
-/// Compiles a pattern with the semantics of Oniguruma, the engine of the reference: `$` matches at the end of a line. The size of the program
-/// and the search are bounded.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, StepProblem> {
-    let mut builder = RegexBuilder::new(pattern);
-    builder.oniguruma_mode(true).multi_line(true).backtrack_limit(1_000_000).delegate_size_limit(32 << 20);
-    builder.build().map_err(|e| StepProblem::pattern(pattern, e))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The vocabulary of the RWKV world models: a file with one token per line, as id, Python literal and number of bytes. GGUF stores the tokens as
 //! Python prints bytes, with escapes (`_set_vocab_rwkv_world` in conversion/base.py).
 
-use super::Files;
+use super::files::Files;
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList};
 use crate::files;

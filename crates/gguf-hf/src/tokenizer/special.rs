@@ -9,8 +9,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
+use super::TokenizerWarning;
+use super::files::Files;
 use super::hf::{MAX_MERGES, TokenizerJson};
-use super::{Files, TokenizerWarning};
 use crate::config::shortened;
 use crate::files::{named_templates, read_json, read_lines};
 use crate::folder::Folder;

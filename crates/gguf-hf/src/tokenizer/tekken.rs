@@ -7,11 +7,13 @@ use gguf_format::keys;
 use gguf_model::arch::Vocab;
 use serde::Deserialize;
 
-use super::pre::PreSource;
+use super::base64;
+use super::files::Files;
+use super::hf::MAX_VOCAB;
+use super::keys::{PreSource, TokenizerKeys, TokenizerOptions};
 use super::sentencepiece::piece_type;
 use super::special::SpecialVocab;
 use super::tiktoken::{Ranks, shown};
-use super::{Files, MAX_VOCAB, TokenizerKeys, TokenizerOptions, base64};
 use crate::files;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;

@@ -6,10 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::pre::PreSource;
+use super::base64;
+use super::files::Files;
+use super::hf::MAX_VOCAB;
+use super::keys::{PreSource, TokenizerOptions};
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList, configured_tokens};
-use super::{Files, MAX_VOCAB, TokenizerOptions, base64};
 use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;

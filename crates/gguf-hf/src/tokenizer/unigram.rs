@@ -7,11 +7,12 @@ use gguf_format::{Array, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
 use super::bpe::Tokenizer;
-use super::hf::TokenizerJson;
+use super::files::Files;
+use super::hf::{MAX_VOCAB, TokenizerJson};
 use super::sentencepiece::{self as spm, Specs, piece_type};
 use super::special::{array, token_text, truthy};
 use super::vocab::{self, NO_SCORE, TokenList};
-use super::{Files, MAX_VOCAB, TokenizerWarning, base64};
+use super::{TokenizerWarning, base64};
 use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};

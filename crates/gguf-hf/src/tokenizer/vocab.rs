@@ -7,13 +7,15 @@ use gguf_format::sort::CompactSort as _;
 use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
+use super::TokenizerWarning;
 use super::bert;
 use super::bpe::{Tokenizer, clean_up};
-use super::hf::TokenizerJson;
-use super::pre::{self, PreSource};
+use super::files::Files;
+use super::hf::{MAX_VOCAB, TokenizerJson};
+use super::keys::{PreSource, TokenizerOptions};
+use super::pre;
 use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
-use super::{Files, MAX_VOCAB, TokenizerOptions, TokenizerWarning};
 use crate::config::shortened;
 use crate::files::read_json;
 use crate::folder_error::FolderError;
