@@ -23,9 +23,9 @@ use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::config_file::config_of;
 use crate::conversion::{Conversion, OutputKind};
+use crate::documents::Documents;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
-use crate::files;
 use crate::folder::Folder;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
@@ -41,24 +41,25 @@ const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub(crate) fn is_adapter(dir: &dyn Folder) -> Result<bool, Error> {
-    Ok(files::has(dir, settings::FILE)? && !crate::checkpoint::has_model(dir)?)
+pub(crate) fn is_adapter(dir: &Documents<'_>) -> Result<bool, Error> {
+    Ok(dir.has(settings::FILE)? && !crate::checkpoint::has_model(dir)?)
 }
 
 /// Plans the conversion of the adapter in `dir`.
-pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Options) -> Result<Conversion, Error> {
+pub(crate) fn plan(dir: &Documents<'_>, base: Option<&dyn Folder>, options: &Options) -> Result<Conversion, Error> {
     let fail = |file: &str, source| Error::Adapter { path: dir.path().join(file), source };
-    let document = files::read_json(dir, settings::FILE)?.unwrap_or_default();
+    let document = dir.json_or_null(settings::FILE)?;
     let settings = Settings::new(&document).map_err(|problem| fail(settings::FILE, problem))?;
-    let base = match base {
+    let base = base.map(|base| Documents::new(base));
+    let base = match &base {
         Some(base) => base,
-        None if files::has(dir, "config.json")? => dir,
+        None if dir.has("config.json")? => dir,
         None => return Err(fail(settings::FILE, AdapterProblem::NoBase { named: settings::base_of(&document) })),
     };
     let config = config_of(base)?;
     let mut weights = None;
     for name in WEIGHTS {
-        if weights.is_none() && files::has(dir, name)? {
+        if weights.is_none() && dir.has(name)? {
             weights = Some(name);
         }
     }
@@ -142,7 +143,7 @@ pub(crate) fn plan(dir: &dyn Folder, base: Option<&dyn Folder>, options: &Option
         metadata: options.metadata.clone(),
         ..MetadataOptions::default()
     };
-    let metadata = metadata::key_values(dir, &overrides, &ParameterCounts::of_adapter(&tensors))?;
+    let metadata = metadata::keys_from(dir, &overrides, &ParameterCounts::of_adapter(&tensors))?;
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     kvs.set("general.type", "adapter");

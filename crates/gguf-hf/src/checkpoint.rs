@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_io::ReadAt;
 use gguf_pipeline::moves::{self, Axis, Move};
@@ -78,7 +79,7 @@ struct Part {
     path: PathBuf,
     /// The resolved path, if it is on the disk.
     real: Option<PathBuf>,
-    source: Box<dyn ReadAt>,
+    source: Arc<dyn ReadAt>,
 }
 
 /// The location of a tensor's data.

@@ -13,11 +13,11 @@ use crate::checkpoint::{Checkpoint, meta, mistral};
 use crate::config_file::{CONFIG, config_json, config_of, read_config};
 use crate::conversion::{Conversion, OutputKind};
 use crate::dense;
+use crate::documents::Documents;
 use crate::draft;
 use crate::draft::problem::DraftProblem;
 use crate::error::Error;
 use crate::facts::Fact;
-use crate::files;
 use crate::folder::Folder;
 use crate::fuse;
 use crate::image;
@@ -112,7 +112,9 @@ pub fn model_folder(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
 }
 
 fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Error> {
-    let dir = location.dir;
+    let files = Documents::new(location.dir);
+    let dir = &files;
+    let location = &Location { dir, ..*location };
     if adapter::is_adapter(dir)? {
         return adapter::plan(dir, options.base.as_deref(), options);
     }
@@ -127,7 +129,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     }
     // Meta's layout has no config.json; its fields are derived from the parameters and the tensors.
     let is_part = location.file.is_none_or(|file| file.starts_with("consolidated."));
-    let is_original = is_part && !files::has(dir, CONFIG)?;
+    let is_original = is_part && !dir.has(CONFIG)?;
     let meta = if is_original && !options.mistral_format { meta::open(dir)? } else { None };
     let is_meta = meta.is_some();
     let mistral = if !is_meta && (is_original || options.mistral_format) { mistral::open(dir)? } else { None };
@@ -156,7 +158,8 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     config.facts_mut().set(Fact::HasTarget, options.target.is_some());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.path().to_owned(), source };
-    let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
+    let target = options.target.as_deref().map(|target| Documents::new(target));
+    let target = match (table.is_some_and(|table| table.is_draft), target.as_ref()) {
         (true, Some(target)) => Some(target),
         (true, None) => return Err(draft(DraftProblem::NoTarget)),
         (false, Some(_)) => return Err(draft(DraftProblem::NotADraft)),
@@ -175,8 +178,8 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
         opened => opened?,
     };
     // Problems become metadata warnings.
-    if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
-        config.facts_mut().set(Fact::GenerationConfig, document);
+    if let Ok(Some(document)) = dir.json("generation_config.json") {
+        config.facts_mut().set(Fact::GenerationConfig, (*document).clone());
     }
     let mut unused = Vec::new();
     if options.no_community_template && !is_mistral {
@@ -241,7 +244,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
         metadata: options.metadata.clone(),
         folder: location.name.map(str::to_owned),
     };
-    let metadata = metadata::key_values(dir, &overrides, &counts)?;
+    let metadata = metadata::keys_from(dir, &overrides, &counts)?;
     // The model whose folder provides the tokenizer, and the table that defines how to read it.
     let tokenizer_dir = target.unwrap_or(dir);
     let mut tokenizer_table = model.checkpoint;
@@ -256,15 +259,15 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
     let pre = options.pre.clone();
     let tokenizer_options = TokenizerOptions { pre, vocab, special_tokens, community_template, template_file_first };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
-    let mut tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
+    let mut tokenizer = tokenizer::keys_from(tokenizer_dir, &fields, &tokenizer_options)?;
     for fact in [Fact::TokenizerConfig, Fact::GenerationConfig] {
-        let document = match files::read_json(tokenizer_dir, &format!("{}.json", fact.name())) {
+        let document = match tokenizer_dir.json(&format!("{}.json", fact.name())) {
             // Problems are reported as metadata warnings.
             Err(_) if fact == Fact::GenerationConfig => None,
             document => document?,
         };
         if let Some(document) = document {
-            model.fields.facts.set(fact, document);
+            model.fields.facts.set(fact, (*document).clone());
         }
     }
     // The vocabulary type, for formulas of the key-values that follow.

@@ -11,10 +11,9 @@ use gguf_pipeline::Source;
 use serde_json::Value as Json;
 
 use crate::config::Config;
+use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
-use crate::files;
-use crate::folder::Folder;
 use crate::model_plan::PlanError;
 use crate::packed::Weights;
 
@@ -23,11 +22,16 @@ const MAX_IDS: u64 = 1 << 22;
 
 /// Sets the facts that draft models need: the configuration of the model in `target`, and whether the mask embedding is in a
 /// separate file.
-pub(crate) fn fields(dir: &dyn Folder, target: &dyn Folder, document: Json, config: &mut Config) -> Result<(), Error> {
+pub(crate) fn fields(
+    files: &Documents<'_>,
+    target: &Documents<'_>,
+    document: Json,
+    config: &mut Config,
+) -> Result<(), Error> {
     let wrong = |source| Error::Config { file: target.path().join("config.json"), source };
     let of_target = Config::raw(document).map_err(wrong)?;
     config.facts_mut().set(Fact::Target, of_target.hparams().clone());
-    config.facts_mut().set(Fact::HasMaskEmbedding, files::has(dir, "mask_embedding.pt")?);
+    config.facts_mut().set(Fact::HasMaskEmbedding, files.has("mask_embedding.pt")?);
     Ok(())
 }
 

@@ -130,16 +130,6 @@ fn bytes_of(opened: &dyn ReadAt, n_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file of the folder, with every line ending converted to `\n` as in Python's text mode; `None` if it does not exist.
-pub(crate) fn read_lines(dir: &dyn Folder, name: &str) -> Result<Option<String>, FolderError> {
-    let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
-    match String::from_utf8(bytes) {
-        Ok(text) if text.contains('\r') => Ok(Some(text.replace("\r\n", "\n").replace('\r', "\n"))),
-        Ok(text) => Ok(Some(text)),
-        Err(e) => Err(FolderError::NotUtf8 { file: dir.path().join(name), at: e.utf8_error().valid_up_to() }),
-    }
-}
-
 /// The JSON value of a file of the folder; `None` if it does not exist. The parser limits nesting.
 pub(crate) fn read_json(dir: &dyn Folder, name: &str) -> Result<Option<Json>, FolderError> {
     let (most_bytes, most_values) =

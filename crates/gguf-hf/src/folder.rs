@@ -64,16 +64,16 @@ pub trait Folder: Send + Sync + fmt::Debug {
 }
 
 /// An open file of a [`Folder`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FolderFile {
-    pub(crate) source: Box<dyn ReadAt>,
+    pub(crate) source: Arc<dyn ReadAt>,
     pub(crate) real: Option<PathBuf>,
 }
 
 impl FolderFile {
     /// A file with the bytes of `source`.
     pub fn from_source(source: impl ReadAt + 'static) -> FolderFile {
-        FolderFile { source: Box::new(source), real: None }
+        FolderFile { source: Arc::new(source), real: None }
     }
 
     /// Sets the real path of a file on the disk, which no output may replace.

@@ -11,6 +11,7 @@ mod config_file;
 mod conversion;
 mod convert;
 mod dense;
+mod documents;
 mod draft;
 mod dtype;
 mod error;

@@ -28,7 +28,8 @@ use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
 pub use self::warning::MetadataWarning;
 use crate::config::shortened;
-use crate::files::{read_json, read_json_anywhere, read_json_as, read_start};
+use crate::documents::Documents;
+use crate::files::read_json_anywhere;
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
@@ -161,18 +162,27 @@ pub fn key_values(
     overrides: &MetadataOptions,
     size: &ParameterCounts,
 ) -> Result<ModelMetadata, MetadataError> {
+    keys_from(&Documents::new(dir), overrides, size)
+}
+
+/// As [`key_values`], from files that may have been read.
+pub(crate) fn keys_from(
+    documents: &Documents<'_>,
+    overrides: &MetadataOptions,
+    size: &ParameterCounts,
+) -> Result<ModelMetadata, FolderError> {
     let mut m = Metadata::default();
-    let card = m.read_card(dir)?;
+    let card = m.read_card(documents)?;
     m.take_card(&card, size.total);
-    let config = read_json(dir, "config.json")?.unwrap_or_default();
+    let config = documents.json_or_null("config.json")?;
     let id = config.get("_name_or_path").and_then(Json::as_str);
     // A value with more than one slash is a local path.
     if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
         m.take_id(id, size.total);
     }
-    let folder = overrides.folder.clone().unwrap_or_else(|| folder_name(dir));
+    let folder = overrides.folder.clone().unwrap_or_else(|| folder_name(documents));
     m.take_id(&folder, size.total);
-    m.read_generation_config(dir)?;
+    m.read_generation_config(documents)?;
     if let Some(file) = &overrides.metadata {
         m.take_overrides(file)?;
     }
@@ -226,12 +236,12 @@ impl Metadata {
         }
     }
 
-    fn read_card(&mut self, dir: &dyn Folder) -> Result<card::Card, FolderError> {
-        let Some(bytes) = read_start(card::MAX_README, dir, "README.md")? else { return Ok(card::Card::default()) };
+    fn read_card(&mut self, documents: &Documents<'_>) -> Result<card::Card, FolderError> {
+        let Some(bytes) = documents.start(card::MAX_README, "README.md")? else { return Ok(card::Card::default()) };
         // The last character may be incomplete.
         let card = match std::str::from_utf8(&bytes) {
             Ok(text) => card::Card::parse(text),
-            Err(e) if e.error_len().is_none() && bytes.len() as u64 == card::MAX_README => {
+            Err(e) if e.error_len().is_none() && bytes.len() == card::MAX_README => {
                 card::Card::parse(&String::from_utf8_lossy(&bytes))
             }
             Err(e) => Err(CardProblem::NotUtf8 { at: e.valid_up_to() }),
@@ -333,13 +343,13 @@ impl Metadata {
         self.offer("size_label", parts.size_label);
     }
 
-    fn read_generation_config(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
-        let Sampling(config) = match read_json_as(dir, "generation_config.json") {
+    fn read_generation_config(&mut self, documents: &Documents<'_>) -> Result<(), FolderError> {
+        let Sampling(config) = match sampling_of(documents) {
             Err(e @ (FolderError::Json { .. } | FolderError::Read { .. } | FolderError::TooLarge { .. })) => {
                 self.warnings.push(MetadataWarning::GenerationConfig(Arc::new(e)));
                 return Ok(());
             }
-            config => config?.unwrap_or_default(),
+            config => config?,
         };
         for (key, hf_key) in SAMPLING {
             let mut value = config.get(hf_key);
@@ -486,6 +496,18 @@ impl<'de> Deserialize<'de> for Sampling {
         }
         d.deserialize_any(V)
     }
+}
+
+/// The sampling parameters of a folder; none without `generation_config.json`.
+fn sampling_of(documents: &Documents<'_>) -> Result<Sampling, FolderError> {
+    const NAME: &str = "generation_config.json";
+    if let Ok(document) = documents.json_or_null(NAME)
+        && let Ok(sampling) = Sampling::deserialize(&*document)
+    {
+        return Ok(sampling);
+    }
+    // The other settings may exceed the limits of a document; otherwise, this finds the position of the error.
+    Ok(documents.json_as(NAME)?.unwrap_or_default())
 }
 
 /// The value of a sampling parameter, of any type.

@@ -10,19 +10,18 @@ use serde_json::{Value as Json, json};
 use crate::arch::names;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
+use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
-use crate::files;
-use crate::folder::Folder;
 use crate::model_plan::PlanError;
-use crate::tokenizer::{self, TokenizerOptions};
+use crate::tokenizer;
 
 /// The maximum number of elements of a tensor whose values become facts.
 const MAX_ELEMENTS: u64 = 65536;
 
 /// Sets the facts that depend on the data, as requested by the table of the class.
 pub(crate) fn fields(
-    dir: &dyn Folder,
+    files: &Documents<'_>,
     config: &mut Config,
     checkpoint: &Checkpoint,
     table: &Table,
@@ -32,7 +31,7 @@ pub(crate) fn fields(
     for (index, tensor) in checkpoint.tensors().iter().enumerate() {
         let Ok(name) = names::of_text_model(table, &[], &tensor.name) else { continue };
         let Some((fact, block)) = names::peeked(table, &name) else { continue };
-        let values = Json::from(values(dir, checkpoint, index)?);
+        let values = Json::from(values(files, checkpoint, index)?);
         match block {
             None => config.facts_mut().set_named(fact, values),
             Some(block) => {
@@ -58,13 +57,14 @@ pub(crate) fn fields(
         config.facts_mut().set(Fact::DenseRows, *rows);
     }
     if table.lists_zero_rows
-        && let Some(json) = files::read_json(dir, "tokenizer.json")?
+        && let Some(tokenizer) = files.tokenizer()?
     {
-        let n_own = json["model"]["vocab"].as_object().map_or(0, |vocab| vocab.len() as u64);
+        let vocab = &tokenizer.model.vocab;
+        let n_own = if vocab.is_list() { 0 } else { vocab.n_tokens() };
         config.facts_mut().set(Fact::ZeroRows, zero_rows(checkpoint, n_own)?);
     }
     if table.trims_embeddings
-        && let Some(tokens) = n_tokens(dir, config, table)?
+        && let Some(tokens) = n_tokens(files, config, table)?
     {
         config.facts_mut().set(Fact::Vocab, json!({ "tokens": tokens }));
     }
@@ -105,9 +105,9 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
 }
 
 /// The values of a small tensor of floats or 64-bit integers.
-fn values(dir: &dyn Folder, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
+fn values(files: &Documents<'_>, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
-    let plan = |source| Error::Plan { path: dir.path().to_owned(), source };
+    let plan = |source| Error::Plan { path: files.path().to_owned(), source };
     let n: u64 = tensor.shape.iter().product();
     if n > MAX_ELEMENTS {
         let problem = format!("at most {MAX_ELEMENTS} elements are expected");
@@ -133,14 +133,10 @@ fn values(dir: &dyn Folder, checkpoint: &Checkpoint, index: usize) -> Result<Vec
 
 /// The number of tokens: of `tokenizer.model` with its added tokens, otherwise of the vocabulary and the added tokens of `tokenizer.json`
 /// (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
-fn n_tokens(dir: &dyn Folder, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
-    if files::has(dir, "tokenizer.model")? {
-        let options = TokenizerOptions { vocab: table.vocab, ..TokenizerOptions::default() };
-        let tokenizer = tokenizer::key_values(dir, config.hparams(), &options)?;
-        let tokens = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
-        return Ok(tokens.and_then(|(_, value)| Some(value.as_ref().as_array()?.len())));
+fn n_tokens(files: &Documents<'_>, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
+    if files.has("tokenizer.model")? {
+        return Ok(tokenizer::n_tokens(files, config.hparams(), table.vocab)?.map(|n| n as u64));
     }
-    let Some(json) = files::read_json(dir, "tokenizer.json")? else { return Ok(None) };
-    let len = |value: &Json| value.as_object().map(|o| o.len()).or(value.as_array().map(Vec::len)).unwrap_or(0) as u64;
-    Ok(Some(len(&json["model"]["vocab"]).saturating_add(len(&json["added_tokens"]))))
+    let Some(tokenizer) = files.tokenizer()? else { return Ok(None) };
+    Ok(Some(tokenizer.model.vocab.n_tokens().saturating_add(tokenizer.added_tokens.len() as u64)))
 }

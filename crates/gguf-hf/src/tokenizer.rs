@@ -10,7 +10,7 @@ mod bert;
 mod bpe;
 mod class;
 mod files;
-mod hf;
+pub(crate) mod hf;
 mod keys;
 mod plamo;
 mod pre;
@@ -42,7 +42,7 @@ use self::special::{SpecialVocab, truthy};
 use self::vocab::{Special, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
-use crate::files::{read_bytes, read_lines};
+use crate::documents::Documents;
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
@@ -62,28 +62,27 @@ pub fn key_values(
     config: &Json,
     options: &TokenizerOptions,
 ) -> Result<TokenizerKeys, TokenizerError> {
+    keys_from(&Documents::new(dir), config, options)
+}
+
+/// As [`key_values`], from files that may have been read.
+pub(crate) fn keys_from(
+    documents: &Documents<'_>,
+    config: &Json,
+    options: &TokenizerOptions,
+) -> Result<TokenizerKeys, FolderError> {
     if options.vocab == Vocab::None {
         let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
         return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new(), n_tokens: None });
     }
-    let folder = Files::open(dir)?;
-    let vocab_size = match config.get("vocab_size") {
-        None | Some(Json::Null) => None,
-        Some(size) => match size.as_u64() {
-            Some(size @ 1..=MAX_VOCAB) => Some(size as usize),
-            Some(0) => None,
-            _ => {
-                let problem = FileProblem::VocabSize { found: shortened(size), max: MAX_VOCAB };
-                return Err(folder.invalid("config.json", problem));
-            }
-        },
-    };
+    let folder = Files::open(documents)?;
+    let vocab_size = vocab_size_of(&folder, config)?;
     let mut kvs = KeyValues::default();
     let mut warnings = Vec::new();
 
     let is_llama = options.vocab == Vocab::Llama;
     if (is_llama && folder.tokenizer.is_none() || options.vocab == Vocab::Mistral)
-        && let Some(bytes) = read_bytes(dir, tekken::FILE)?
+        && let Some(bytes) = documents.bytes(tekken::FILE)?
     {
         return tekken::read(&folder, &bytes, options);
     }
@@ -116,13 +115,56 @@ pub fn key_values(
     {
         kvs.set("tokenizer.ggml.add_space_prefix", special::truthy(adds));
     }
-    let load = |n_vocab| SpecialVocab::load(&folder, &special::TYPES, n_vocab);
-    let mut special = match vocab.special {
-        Special::Files => load(Some(vocab.tokens.len()))?,
+    let mut special = special_vocab(&folder, vocab.special, vocab.tokens.len())?;
+    if options.template_file_first {
+        special.prefer_template_file(documents)?;
+    }
+    for (kind, text) in options.special_tokens {
+        let id = vocab.tokens.iter().position(|token| token == text);
+        special.set_id(kind, id.map(Json::from).as_ref());
+    }
+    if let Some(id) = end_of_turn(&folder, kind) {
+        special.replace_id("eos", id);
+    }
+    special.write(&mut kvs);
+    warnings.append(&mut special.warnings);
+    write_further_tokens(&folder, options.vocab, vocab_size, &mut kvs)?;
+    Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings, n_tokens: None })
+}
+
+/// The number of tokens in the vocabulary of a model with a tokenizer of the kind `vocab`; `None` if it is empty.
+pub(crate) fn n_tokens(documents: &Documents<'_>, config: &Json, vocab: Vocab) -> Result<Option<usize>, FolderError> {
+    let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
+    let folder = Files::open(documents)?;
+    let (vocab_size, kind) = (vocab_size_of(&folder, config)?, kind_of(&folder, vocab)?);
+    let vocab = read_vocab(&folder, kind, config, vocab_size, &options, &mut Vec::new())?;
+    Ok(Some(vocab.tokens.len()).filter(|n| *n > 0))
+}
+
+/// `vocab_size` of the configuration; `None` if it is missing or 0.
+fn vocab_size_of(folder: &Files<'_>, config: &Json) -> Result<Option<usize>, FolderError> {
+    match config.get("vocab_size") {
+        None | Some(Json::Null) => Ok(None),
+        Some(size) => match (size.as_u64(), size.as_u64().and_then(|size| usize::try_from(size).ok())) {
+            (Some(0), _) => Ok(None),
+            (Some(1..=MAX_VOCAB), Some(size)) => Ok(Some(size)),
+            _ => {
+                let problem = FileProblem::VocabSize { found: shortened(size), max: MAX_VOCAB };
+                Err(folder.invalid("config.json", problem))
+            }
+        },
+    }
+}
+
+/// The special tokens of a vocabulary of `n_tokens` tokens.
+fn special_vocab(folder: &Files<'_>, source: Special, n_tokens: usize) -> Result<SpecialVocab, FolderError> {
+    let load = |n_vocab| SpecialVocab::load(folder, &special::TYPES, n_vocab);
+    Ok(match source {
+        Special::Files => load(Some(n_tokens))?,
         Special::FilesWithMerges => {
             let mut special = load(None)?;
             if let Some(tokenizer) = &folder.tokenizer {
-                special.load_merges(dir, tokenizer)?;
+                special.load_merges(folder.dir, tokenizer)?;
             }
             special
         }
@@ -160,38 +202,35 @@ pub fn key_values(
             special.force_id("eos", 0);
             special
         }
-        Special::Template => SpecialVocab::template_of(&folder)?,
+        Special::Template => SpecialVocab::template_of(folder)?,
         Special::None => SpecialVocab::default(),
-    };
-    if options.template_file_first {
-        special.prefer_template_file(dir)?;
-    }
-    for (kind, text) in options.special_tokens {
-        let id = vocab.tokens.iter().position(|token| token == text);
-        special.set_id(kind, id.map(Json::from).as_ref());
-    }
-    if let Some(id) = end_of_turn(&folder, kind) {
-        special.replace_id("eos", id);
-    }
-    special.write(&mut kvs);
-    warnings.append(&mut special.warnings);
+    })
+}
 
+/// Writes the ids and flags that only some classes and sizes of vocabularies have.
+fn write_further_tokens(
+    folder: &Files<'_>,
+    vocab: Vocab,
+    vocab_size: Option<usize>,
+    kvs: &mut KeyValues,
+) -> Result<(), FolderError> {
+    let is_llama = vocab == Vocab::Llama;
     // The tokens for filling in the middle that Code Llama appended to the vocabulary of Llama 2. GGUF has a key only
     // for the last of them.
     if is_llama && vocab_size == Some(32016) {
-        let mut special = SpecialVocab::load(&folder, &["prefix", "suffix", "middle", "eot"], None)?;
+        let mut special = SpecialVocab::load(folder, &["prefix", "suffix", "middle", "eot"], None)?;
         special.set_id("eot", Some(&Json::from(32010)));
-        special.write(&mut kvs);
+        special.write(kvs);
     }
-    if options.vocab == Vocab::BpeWithEndOfTurn {
-        let mut special = SpecialVocab::load(&folder, &["eot"], None)?;
-        special.write(&mut kvs);
+    if vocab == Vocab::BpeWithEndOfTurn {
+        let mut special = SpecialVocab::load(folder, &["eot"], None)?;
+        special.write(kvs);
     }
     // Granite's small models.
     if is_llama && vocab_size == Some(49152) {
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
-    Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings, n_tokens: None })
+    Ok(())
 }
 
 /// Resolves vocabulary kinds that depend on the folder's files.
@@ -256,101 +295,129 @@ fn read_vocab(
     };
     match kind {
         Vocab::WordPiece => {
-            return match (&folder.tokenizer, read_lines(dir, bert::FILE)?) {
+            // A `vocab.txt` that is not UTF-8 is an error even beside a `tokenizer.json`.
+            match (&folder.tokenizer, dir.lines(bert::FILE)?) {
                 (None, Some(text)) => {
                     let t = bert::of_text(folder, &text)?;
                     vocab::hugging_face(folder, &t, vocab::Kind::WordPiece, vocab_size, None, options, warnings)
                 }
                 _ => hugging_face(vocab::Kind::WordPiece, warnings),
-            };
+            }
         }
         Vocab::BpeOrWordPiece => {
             let pre_tokenizer = folder.tokenizer.as_ref().and_then(|t| t.pre_tokenizer.get("type")?.as_str());
             let is_words = pre_tokenizer == Some("Whitespace");
-            return hugging_face(if is_words { vocab::Kind::Words } else { vocab::Kind::Bpe }, warnings);
+            hugging_face(if is_words { vocab::Kind::Words } else { vocab::Kind::Bpe }, warnings)
         }
         Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => {
             const FILE: &str = "sentencepiece.bpe.model";
             // The mask token has an id in Nomic's MoE checkpoints, but not in their SentencePiece model.
             let is_nomic_moe =
                 kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
-            return match (read_bytes(dir, FILE)?, &folder.tokenizer) {
+            match (dir.bytes(FILE)?, &folder.tokenizer) {
                 (Some(model), _) => {
                     let mask = is_nomic_moe.then_some(250_001);
                     unigram::realigned(folder, (FILE, &model), config, vocab_size, mask)
                 }
                 (None, Some(t)) => unigram::of_json(folder, t, config, vocab_size, warnings),
                 (None, None) => Err(missing()),
-            };
-        }
-        Vocab::T5 => {
-            for file in ["tokenizer.model", "spiece.model"] {
-                let Some(model) = read_bytes(dir, file)? else { continue };
-                let specs = sentencepiece::specs(&model);
-                let specs = specs.map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
-                return match specs.model_type {
-                    sentencepiece::BPE if file == "tokenizer.model" => {
-                        vocab::sentencepiece(folder, &model, vocab_size, warnings)
-                    }
-                    _ => unigram::of_model(folder, (file, &model), vocab_size, warnings),
-                };
             }
-            return Err(missing());
         }
+        Vocab::T5 => read_t5(folder, vocab_size, warnings)?.ok_or_else(missing),
         Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => {
             let has_defaults = kind == Vocab::Tiktoken;
-            return tiktoken::read(folder, vocab_size, options, has_defaults)?.ok_or_else(missing);
+            tiktoken::read(folder, vocab_size, options, has_defaults)?.ok_or_else(missing)
         }
         Vocab::BpeOrTiktoken | Vocab::BpeOrTiktokenWithEnd => {
             let has_end = kind == Vocab::BpeOrTiktokenWithEnd;
-            return match &folder.tokenizer {
+            match &folder.tokenizer {
                 Some(_) => hugging_face(vocab::Kind::Bpe, warnings),
                 None => tiktoken::read_kimi(folder, vocab_size, options, has_end)?.ok_or_else(missing),
-            };
+            }
         }
-        Vocab::RwkvWorld => return rwkv::read(folder, vocab_size)?.ok_or_else(missing),
+        Vocab::RwkvWorld => rwkv::read(folder, vocab_size)?.ok_or_else(missing),
         Vocab::Plamo | Vocab::PlamoWithTemplate => {
-            return plamo::read(folder, vocab_size, kind == Vocab::PlamoWithTemplate)?.ok_or_else(missing);
+            plamo::read(folder, vocab_size, kind == Vocab::PlamoWithTemplate)?.ok_or_else(missing)
         }
-        _ => {}
+        _ => read_pieces(folder, kind, config, vocab_size, options, warnings)?.map_or_else(
+            || if takes_bpe(kind) { hugging_face(vocab::Kind::Bpe, warnings) } else { Err(missing()) },
+            Ok,
+        ),
     }
+}
+
+/// Reads the SentencePiece model of a T5; `None` if there is none.
+fn read_t5(
+    folder: &Files<'_>,
+    vocab_size: Option<usize>,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<Option<TokenList>, FolderError> {
+    for file in ["tokenizer.model", "spiece.model"] {
+        let Some(model) = folder.dir.bytes(file)? else { continue };
+        let specs = sentencepiece::specs(&model);
+        let specs = specs.map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
+        let list = match specs.model_type {
+            sentencepiece::BPE if file == "tokenizer.model" => {
+                vocab::sentencepiece(folder, &model, vocab_size, warnings)?
+            }
+            _ => unigram::of_model(folder, (file, &model), vocab_size, warnings)?,
+        };
+        return Ok(Some(list));
+    }
+    Ok(None)
+}
+
+/// Reads a vocabulary of pieces, or of ranks in Meta's folders; `None` if the folder has none for the kind.
+fn read_pieces(
+    folder: &Files<'_>,
+    kind: Vocab,
+    config: &Json,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<Option<TokenList>, FolderError> {
     let model = match kind {
         Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces | Vocab::Gemma4 => {
             None
         }
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
-        _ => read_bytes(dir, "tokenizer.model")?,
+        _ => folder.dir.bytes("tokenizer.model")?,
     };
     // Meta's folders use the same file name; since Llama 3 the file holds ranks.
     let model = match (model, &folder.tokenizer) {
         (Some(model), None) if kind == Vocab::Llama && tiktoken::is_ranks(&model) => {
             let is_later = config.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
-            return tiktoken::llama3(folder, &model, is_later, vocab_size, options);
+            return tiktoken::llama3(folder, &model, is_later, vocab_size, options).map(Some);
         }
         (Some(model), Some(_)) if kind == Vocab::Llama && tiktoken::is_ranks(&model) => None,
         (model, _) => model,
     };
     let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
-    let takes_bpe = match kind {
-        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
-        kind => !matches!(kind, Vocab::LlamaHf | Vocab::Gemma4),
-    };
-    match (&model, &folder.tokenizer) {
+    let list = match (&model, &folder.tokenizer) {
         (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
-            vocab::changed_pieces(folder, model, vocab_size, kind, warnings)
+            vocab::changed_pieces(folder, model, vocab_size, kind, warnings)?
         }
-        (Some(model), _) => vocab::sentencepiece(folder, model, vocab_size, warnings),
-        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(folder, t, vocab_size, warnings),
-        (None, Some(t)) if kind == Vocab::Gemma4 && vocab::is_llama_hf(t) => vocab::gemma4(folder, t, warnings),
-        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(folder, t, warnings),
-        (None, Some(_)) if takes_bpe => hugging_face(vocab::Kind::Bpe, warnings),
-        _ => Err(missing()),
-    }
+        (Some(model), _) => vocab::sentencepiece(folder, model, vocab_size, warnings)?,
+        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(folder, t, vocab_size, warnings)?,
+        (None, Some(t)) if kind == Vocab::Gemma4 && vocab::is_llama_hf(t) => vocab::gemma4(folder, t, warnings)?,
+        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(folder, t, warnings)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(list))
+}
+
+/// Whether a tokenizer of the kind may be a byte-level BPE in `tokenizer.json`.
+fn takes_bpe(kind: Vocab) -> bool {
+    use Vocab::{Arctic, Gemma4, InternLm2, InternLm3, LlamaHf, Phi3, SentencePiece};
+    !matches!(kind, SentencePiece | Arctic | InternLm2 | InternLm3 | Phi3 | LlamaHf | Gemma4)
 }
 
 /// The ids of the given tokens that `tokenizer.json` contains.
-pub(crate) fn ids(dir: &dyn Folder, tokens: &[&'static str]) -> Result<BTreeMap<&'static str, u32>, FolderError> {
-    let folder = Files::open(dir)?;
+pub(crate) fn ids(
+    documents: &Documents<'_>,
+    tokens: &[&'static str],
+) -> Result<BTreeMap<&'static str, u32>, FolderError> {
+    let folder = Files::open(documents)?;
     let Some(tokenizer) = &folder.tokenizer else { return Err(folder.invalid("tokenizer.json", FileProblem::Missing)) };
     let id = |token: &str| tokenizer.model.vocab.0.iter().find(|(text, _)| text == token).map(|(_, id)| *id);
     Ok(tokens.iter().filter_map(|token| Some((*token, id(token)?))).collect())

@@ -14,10 +14,9 @@ use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::conversion::{Conversion, OutputKind};
+use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
-use crate::files;
-use crate::folder::Folder;
 use crate::formula;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
@@ -28,12 +27,13 @@ use crate::packed::{self, Weights};
 use crate::warning::Warning;
 
 /// Plans the conversion of the encoders of the checkpoint in `dir`.
-pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Error> {
+pub(crate) fn plan(dir: &Documents<'_>, options: &Options) -> Result<Conversion, Error> {
     const FILE: &str = "config.json";
-    let Some(document) = files::read_json(dir, FILE)? else {
+    let Some(document) = dir.json(FILE)? else {
         return Err(Error::NoConfig { dir: dir.path().to_owned() });
     };
-    let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
+    let mut config =
+        Config::tower((*document).clone()).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
     config.facts_mut().set(Fact::Preprocessor, preprocessor(dir)?);
     // A class without encoders is reported before all other errors.
     let of_folder = |source| Error::Plan { path: dir.path().to_owned(), source };
@@ -57,7 +57,7 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
         metadata: options.metadata.clone(),
         ..MetadataOptions::default()
     };
-    let metadata = metadata::key_values(dir, &overrides, &ParameterCounts::of_model(&model.tensors))?;
+    let metadata = metadata::keys_from(dir, &overrides, &ParameterCounts::of_model(&model.tensors))?;
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     kvs.set("general.type", "mmproj");
@@ -78,7 +78,7 @@ pub(crate) fn plan(dir: &dyn Folder, options: &Options) -> Result<Conversion, Er
 }
 
 /// The added tokens of the tokenizer, by id.
-fn added_tokens(dir: &dyn Folder) -> Result<Json, Error> {
+fn added_tokens(files: &Documents<'_>) -> Result<Json, Error> {
     #[derive(Deserialize)]
     struct Tokenizer {
         #[serde(default)]
@@ -90,12 +90,12 @@ fn added_tokens(dir: &dyn Folder) -> Result<Json, Error> {
         content: String,
     }
     let mut all = Map::new();
-    if let Some(document) = files::read_json(dir, "tokenizer_config.json")?
+    if let Some(document) = files.json("tokenizer_config.json")?
         && let Some(tokens) = document.get("added_tokens_decoder").and_then(Json::as_object)
     {
         all.extend(tokens.clone());
     }
-    if let Some(tokenizer) = files::read_json_as::<Tokenizer>(dir, "tokenizer.json")? {
+    if let Some(tokenizer) = files.json_as::<Tokenizer>("tokenizer.json")? {
         for token in tokenizer.added_tokens {
             all.entry(token.id.to_string()).or_insert_with(|| json!({ "content": token.content }));
         }
@@ -104,13 +104,14 @@ fn added_tokens(dir: &dyn Folder) -> Result<Json, Error> {
 }
 
 /// The preprocessor settings: `processor_config.json` takes precedence, and in each file the image settings do.
-fn preprocessor(dir: &dyn Folder) -> Result<Json, Error> {
+fn preprocessor(files: &Documents<'_>) -> Result<Json, Error> {
     let mut all = Map::new();
     for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]
     {
-        let Some(Json::Object(document)) = files::read_json(dir, file)? else { continue };
+        let document = files.json_or_null(file)?;
+        let Json::Object(document) = &*document else { continue };
         let nested = document.get(inner).and_then(Json::as_object).cloned();
-        all.extend(document);
+        all.extend(document.clone());
         all.extend(nested.unwrap_or_default());
     }
     Ok(Json::Object(all))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{GgmlType, Gguf, Head};
+use gguf_format::{GgmlType, ValueRef};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
@@ -29,14 +29,11 @@ pub(super) fn add(
     plan: &mut ModelPlan,
 ) -> Result<(), PlanError> {
     // Sizes in rows refer to the planned keys.
-    let mut head = Head::default();
-    for (key, value) in &plan.parameters {
-        head.set(key, value.clone());
-    }
-    let encoded = head.encode().unwrap_or_default();
-    let keys = Gguf::parse(&encoded).ok();
+    let parameters = plan.parameters.clone();
+    let keys: HashMap<&str, ValueRef<'_>> =
+        parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref())).collect();
     let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
-    let of = |prefix: &str| Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+    let of = |prefix: &str| Hparams::new(|pattern| keys.get(pattern.replace("{arch}", prefix).as_str()).copied());
     let sound = if checkpoint.takes.is_empty() { prefix } else { SOUND_SIZES };
     let n_further = plan.fields.facts.get(Fact::FurtherBlocks).and_then(serde_json::Value::as_u64);
     let sizes = Sizes { own: of(prefix), sound: of(sound), n_blocks: plan.fields.n_blocks, n_further };

@@ -11,9 +11,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Checkpoint, Place, View};
 use crate::config::shortened;
+use crate::documents::Documents;
 use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
-use crate::files;
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
@@ -82,28 +82,28 @@ fn renamed(name: &str) -> Option<(String, Parts)> {
 ///
 /// # Errors
 /// If a file is missing or invalid, or the shards do not match.
-pub(crate) fn open(dir: &dyn Folder) -> Result<Option<(Json, Checkpoint)>, Error> {
+pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, Error> {
     let name = |i: usize| format!("consolidated.{i:02}.pth");
-    if !files::has(dir, &name(0))? {
+    if !files.has(&name(0))? {
         return Ok(None);
     }
-    let Some(document) = files::read_json(dir, PARAMS)? else { return Ok(None) };
-    let params = Params::new(dir.path(), document)?;
-    let n_shards = count_shards(dir)?;
+    let Some(document) = files.json(PARAMS)? else { return Ok(None) };
+    let params = Params::new(files.path(), (*document).clone())?;
+    let n_shards = count_shards(files)?;
     let mut whole = Checkpoint::empty();
     let mut shards = Vec::new();
     for i in 0..n_shards {
-        let Some(file) = dir.open(&name(i))? else {
-            return Err(Error::MissingParts { dir: dir.path().to_owned(), parts: Names(vec![name(i)]) });
+        let Some(file) = files.open(&name(i))? else {
+            return Err(Error::MissingParts { dir: files.path().to_owned(), parts: Names(vec![name(i)]) });
         };
         let mut shard = Checkpoint::empty();
-        shard.add_part(super::Part::new(dir, &name(i), file))?;
+        shard.add_part(super::Part::new(files, &name(i), file))?;
         whole.parts.append(&mut shard.parts);
         shards.push(shard);
     }
     let plan = |tensor: &str, source: PlanError| {
         let at = shards.iter().position(|shard| shard.tensors.iter().any(|t| t.name == tensor)).unwrap_or(0);
-        Error::Plan { path: dir.path().join(name(at)), source }
+        Error::Plan { path: files.path().join(name(at)), source }
     };
     let Some(first) = shards.first() else { return Ok(None) };
     for (index, tensor) in first.tensors.iter().enumerate() {

@@ -7,9 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::{Checkpoint, Files, list_parts, meta::PARAMS};
 use crate::config::shortened;
+use crate::documents::Documents;
 use crate::error::Error;
-use crate::files;
-use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -27,17 +26,18 @@ const NEEDED: [&str; 4] = ["dim", "n_layers", "n_heads", "norm_eps"];
 ///
 /// # Errors
 /// If a file is invalid, or the model has experts or an unsupported weight format.
-pub(crate) fn open(dir: &dyn Folder) -> Result<Option<(Json, Checkpoint)>, Error> {
-    if list_parts(dir, &FILES)?.is_empty() {
+pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, Error> {
+    if list_parts(files, &FILES)?.is_empty() {
         return Ok(None);
     }
-    let Some(mut document) = files::read_json(dir, PARAMS)? else { return Ok(None) };
+    let Some(document) = files.json(PARAMS)? else { return Ok(None) };
+    let mut document = (*document).clone();
     if NEEDED.iter().any(|key| document.get(key).is_none()) {
         return Ok(None);
     }
     let invalid = |key: &str, found: &Json, expected| {
         let problem = FileProblem::Value { key: key.to_owned(), found: shortened(found), expected };
-        Error::from(FolderError::Invalid { file: dir.path().join(PARAMS), problem })
+        Error::from(FolderError::Invalid { file: files.path().join(PARAMS), problem })
     };
     if let Some(experts) = document.get("moe").filter(|moe| !moe.is_null()) {
         return Err(invalid("moe", experts, "a model without experts; convert its Hugging Face layout"));
@@ -55,7 +55,7 @@ pub(crate) fn open(dir: &dyn Folder) -> Result<Option<(Json, Checkpoint)>, Error
     }
     document["architectures"] = json!([class]);
     document[FIELD] = json!(true);
-    match Checkpoint::open_files(dir, &FILES)? {
+    match Checkpoint::open_files(files, &FILES)? {
         Some(checkpoint) => Ok(Some((document, checkpoint))),
         None => Ok(None),
     }

@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 pub(super) const MAX_ORIGINS: usize = 1000;
 
 /// The maximum number of bytes read from a README.
-pub(super) const MAX_README: u64 = MAX_BYTES as u64 + 16;
+pub(super) const MAX_README: usize = MAX_BYTES + 16;
 
 /// A value of the card.
 #[derive(Debug, Clone, PartialEq)]

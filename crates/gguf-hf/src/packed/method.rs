@@ -11,10 +11,9 @@ use super::nvfp4::{self, Algorithms};
 use super::ranks::Ranks;
 use super::{bitsandbytes, deepseek4, image, mxfp4};
 use crate::config::{Config, Error as ConfigError};
+use crate::documents::Documents;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
-use crate::files;
-use crate::folder::Folder;
 use crate::model_plan::{OutType, PlanError};
 
 /// The key in `config.json`.
@@ -62,11 +61,11 @@ impl Method {
     ///
     /// # Errors
     /// If fields have unexpected types or the method is unknown.
-    pub(crate) fn of(dir: &dyn Folder, config: &Config) -> Result<Method, Error> {
+    pub(crate) fn of(files: &Documents<'_>, config: &Config) -> Result<Method, Error> {
         if let Some(method) = config.architecture().ok().and_then(Method::of_class) {
             return Ok(method);
         }
-        let wrong = |source: PlanError| Error::Plan { path: dir.path().to_owned(), source };
+        let wrong = |source: PlanError| Error::Plan { path: files.path().to_owned(), source };
         let field = config.hparams().get(FIELD).cloned().unwrap_or_default();
         if !field.is_object() && !field.is_null() {
             return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));
@@ -87,7 +86,7 @@ impl Method {
         // ModelOpt describes its method in a separate file.
         let file = match is_filled(algorithm) && is_filled(layers) {
             true => None,
-            false => files::read_json(dir, "hf_quant_config.json")?,
+            false => files.json("hf_quant_config.json")?,
         };
         if let Some(file) = &file {
             if method.name.is_empty() {

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::data::{Number, Numbers};
 use super::*;
 use crate::config::Config;
+use crate::documents::Documents;
 use crate::dtype::Dtype;
 
 /// A tensor to write: name, format and shape. Its data are zeros unless `data` contains others.
@@ -44,7 +45,7 @@ fn open_in(dir: &Path, quantization: &Json) -> Result<Weights, String> {
     let config = Config::raw(json!({ "architectures": ["X"], "quantization_config": quantization })).unwrap();
     let folder = dir.to_owned();
     let checkpoint = Checkpoint::open(&folder).map_err(|e| e.to_string())?;
-    let method = Method::of(&folder, &config).map_err(|e| e.to_string())?;
+    let method = Method::of(&Documents::new(&folder), &config).map_err(|e| e.to_string())?;
     Weights::open(dir, checkpoint, &method).map_err(|e| e.to_string())
 }
 
@@ -494,7 +495,7 @@ fn rows_of_ranks_come_together() {
         let config = Config::raw(config(heads)).unwrap();
         let folder = dir.path().to_owned();
         let checkpoint = Checkpoint::open(&folder).map_err(|e| e.to_string())?;
-        let method = Method::of(&folder, &config).map_err(|e| e.to_string())?;
+        let method = Method::of(&Documents::new(&folder), &config).map_err(|e| e.to_string())?;
         Weights::open(dir.path(), checkpoint, &method).map_err(|e| e.to_string()).map(|weights| values(&weights, 0, 3))
     };
     let found = open(8, 12).unwrap();

@@ -463,6 +463,7 @@ impl<'t, 'a> Merges<'t, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::Documents;
     use serde_json::json;
 
     /// Encodes a text with this model (over defaults), these added tokens and this normalizer.
@@ -477,8 +478,9 @@ mod tests {
             json["model"][key] = value.clone();
         }
         let tokenizer: TokenizerJson = serde_json::from_value(json).unwrap();
-        let dir = &crate::folder::MemoryFolder::default();
-        let folder = Files { dir, tokenizer: None, tokenizer_config: Json::Null, config: Json::Null };
+        let empty = crate::folder::MemoryFolder::default();
+        let documents = Documents::new(&empty);
+        let folder = Files::open(&documents).unwrap();
         Tokenizer::new(&folder, &tokenizer, &mut Vec::new()).unwrap().encode(text).unwrap()
     }
 

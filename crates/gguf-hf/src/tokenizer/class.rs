@@ -8,7 +8,6 @@ use serde_json::{Map, Value as Json};
 use super::files::Files;
 use super::hf::AddedToken;
 use super::special::{array, token_text, truthy};
-use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -121,7 +120,7 @@ impl Settings {
         let lists_added = settings.contains_key("added_tokens_decoder");
         if !lists_added {
             // Older versions wrote a file of special tokens, which takes precedence over the settings.
-            let map = read_json(folder.dir, "special_tokens_map.json")?.unwrap_or_default();
+            let map = folder.dir.json_or_null("special_tokens_map.json")?;
             for (key, value) in map.as_object().into_iter().flatten() {
                 settings.insert(key.clone(), value.clone());
             }
@@ -148,7 +147,7 @@ impl Settings {
                 put(id, token.map_err(|source| invalid(FileProblem::AddedToken { id, source }))?);
             }
         } else {
-            let file = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
+            let file = folder.dir.json_or_null("added_tokens.json")?;
             for (text, id) in file.as_object().into_iter().flatten() {
                 put(id.as_i64().unwrap_or(i64::MAX), AddedToken::new(text, is_special(text)));
             }

@@ -1,34 +1,30 @@
 //! The files of a tokenizer.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 use super::hf::TokenizerJson;
-use crate::files::{self, read_json};
-use crate::folder::Folder;
+use crate::documents::Documents;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// The tokenizer files of a model folder.
 #[derive(Debug)]
 pub(crate) struct Files<'a> {
-    pub(crate) dir: &'a dyn Folder,
+    pub(crate) dir: &'a Documents<'a>,
     /// `tokenizer.json`.
-    pub(crate) tokenizer: Option<TokenizerJson>,
+    pub(crate) tokenizer: Option<Arc<TokenizerJson>>,
     /// `tokenizer_config.json`; null without one.
-    pub(crate) tokenizer_config: Json,
+    pub(crate) tokenizer_config: Arc<Json>,
     /// `config.json`; null without one.
-    pub(crate) config: Json,
+    pub(crate) config: Arc<Json>,
 }
 
 impl<'a> Files<'a> {
-    pub(crate) fn open(dir: &'a dyn Folder) -> Result<Files<'a>, FolderError> {
-        let file = dir.path().join("tokenizer.json");
-        let tokenizer = match files::read_bytes(dir, "tokenizer.json")? {
-            Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| FolderError::Json { file, source })?),
-            None => None,
-        };
-        let optional = |name: &str| read_json(dir, name).map(Option::unwrap_or_default);
-        let (tokenizer_config, config) = (optional("tokenizer_config.json")?, optional("config.json")?);
+    pub(crate) fn open(dir: &'a Documents<'a>) -> Result<Files<'a>, FolderError> {
+        let tokenizer = dir.tokenizer()?;
+        let (tokenizer_config, config) = (dir.json_or_null("tokenizer_config.json")?, dir.json_or_null("config.json")?);
         Ok(Files { dir, tokenizer, tokenizer_config, config })
     }
 

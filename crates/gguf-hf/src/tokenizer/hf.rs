@@ -1,6 +1,7 @@
 //! `tokenizer.json`, the file format of Hugging Face's `tokenizers` library: the model's vocabulary and merges, and the added tokens. Fields
 //! that are irrelevant to GGUF are skipped.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -142,6 +143,21 @@ impl TokenizerJson {
 /// list.
 #[derive(Debug, Default)]
 pub(crate) struct Vocab(pub(crate) Vec<(String, u32)>, pub(crate) Vec<f64>);
+
+impl Vocab {
+    /// Whether it is a list of tokens and scores.
+    pub(crate) fn is_list(&self) -> bool {
+        !self.1.is_empty()
+    }
+
+    /// The number of entries of a list, or of different tokens of an object.
+    pub(crate) fn n_tokens(&self) -> u64 {
+        match self.is_list() {
+            true => self.0.len() as u64,
+            false => self.0.iter().map(|(token, _)| token).collect::<HashSet<_>>().len() as u64,
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Vocab {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Vocab, D::Error> {

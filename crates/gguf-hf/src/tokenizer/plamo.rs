@@ -9,7 +9,6 @@ use super::sentencepiece::piece_type;
 use super::special::token_text;
 use super::vocab::{NO_SCORE, Special, TokenList};
 use crate::config::shortened;
-use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -25,7 +24,7 @@ pub(crate) fn read(
     vocab_size: Option<usize>,
     has_template: bool,
 ) -> Result<Option<TokenList>, FolderError> {
-    let Some(text) = files::read_lines(folder.dir, FILE)? else { return Ok(None) };
+    let Some(text) = folder.dir.lines(FILE)? else { return Ok(None) };
     let mut list = TokenList::new("plamo2", vocab_size.unwrap_or(0));
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let invalid = || {

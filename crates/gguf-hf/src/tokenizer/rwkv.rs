@@ -4,7 +4,6 @@
 use super::files::Files;
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList};
-use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 
@@ -22,7 +21,7 @@ const TEMPLATE: &str = include_str!("rwkv.jinja");
 
 /// Reads the vocabulary, padded to `vocab_size`; `None` without the file.
 pub(crate) fn read(folder: &Files<'_>, vocab_size: Option<usize>) -> Result<Option<TokenList>, FolderError> {
-    let Some(text) = files::read_lines(folder.dir, FILE)? else { return Ok(None) };
+    let Some(text) = folder.dir.lines(FILE)? else { return Ok(None) };
     let size = vocab_size.unwrap_or(VOCAB);
     let mut list = TokenList::new("rwkv", size);
     list.pre.clear();

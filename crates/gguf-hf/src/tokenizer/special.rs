@@ -13,8 +13,8 @@ use super::TokenizerWarning;
 use super::files::Files;
 use super::hf::{MAX_MERGES, TokenizerJson};
 use crate::config::shortened;
-use crate::files::{named_templates, read_json, read_lines};
-use crate::folder::Folder;
+use crate::documents::Documents;
+use crate::files::named_templates;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -47,7 +47,7 @@ impl SpecialVocab {
     ) -> Result<SpecialVocab, FolderError> {
         let mut vocab = SpecialVocab { types: types.to_vec(), n_vocab, ..SpecialVocab::default() };
         let dir = folder.dir;
-        let tokenizer = folder.tokenizer.as_ref();
+        let tokenizer = folder.tokenizer.as_deref();
         // The rules treat an absent configuration as an empty one.
         let mut settings = folder.tokenizer_config.as_object().filter(|o| !o.is_empty()).cloned();
         if let Some(tokenizer) = tokenizer {
@@ -63,7 +63,7 @@ impl SpecialVocab {
     }
 
     /// Loads the merges from `tokenizer.json`, otherwise from `merges.txt`.
-    pub(crate) fn load_merges(&mut self, dir: &dyn Folder, tokenizer: &TokenizerJson) -> Result<(), FolderError> {
+    pub(crate) fn load_merges(&mut self, dir: &Documents<'_>, tokenizer: &TokenizerJson) -> Result<(), FolderError> {
         self.merges =
             tokenizer.merges().map(|(left, right)| format!("{} {}", space_free(left), space_free(right))).collect();
         if self.merges.is_empty() {
@@ -91,8 +91,8 @@ impl SpecialVocab {
     }
 
     /// Replaces the main chat template by the file `chat_template.jinja`, if there is one.
-    pub(crate) fn prefer_template_file(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
-        let Some(text) = read_lines(dir, "chat_template.jinja")? else { return Ok(()) };
+    pub(crate) fn prefer_template_file(&mut self, dir: &Documents<'_>) -> Result<(), FolderError> {
+        let Some(text) = dir.lines("chat_template.jinja")? else { return Ok(()) };
         match &mut self.chat_template {
             Some(Json::Array(choices)) => {
                 choices.retain(|choice| choice.get("name").and_then(Json::as_str) != Some("default"));
@@ -107,7 +107,7 @@ impl SpecialVocab {
     pub(crate) fn template_of(folder: &Files<'_>) -> Result<SpecialVocab, FolderError> {
         let mut vocab = SpecialVocab::default();
         let setting = folder.tokenizer_config.get("chat_template").filter(|template| truthy(template));
-        vocab.chat_template = match read_lines(folder.dir, "chat_template.jinja")? {
+        vocab.chat_template = match folder.dir.lines("chat_template.jinja")? {
             Some(text) => Some(Json::String(text)),
             None => setting.cloned(),
         };
@@ -307,12 +307,12 @@ impl SpecialVocab {
         }
     }
 
-    fn read_chat_template(&mut self, dir: &dyn Folder, settings: &Map<String, Json>) -> Result<(), FolderError> {
+    fn read_chat_template(&mut self, dir: &Documents<'_>, settings: &Map<String, Json>) -> Result<(), FolderError> {
         let template = match settings.get("chat_template") {
             Some(template) => Some(template.clone()),
-            None => match read_lines(dir, "chat_template.jinja")? {
+            None => match dir.lines("chat_template.jinja")? {
                 Some(text) => Some(with_additional_templates(dir, text)?),
-                None => read_json(dir, "chat_template.json")?.and_then(|j| j.get("chat_template").cloned()),
+                None => dir.json("chat_template.json")?.and_then(|j| j.get("chat_template").cloned()),
             },
         };
         match template {
@@ -323,8 +323,8 @@ impl SpecialVocab {
         Ok(())
     }
 
-    fn read_merges_txt(&mut self, dir: &dyn Folder) -> Result<(), FolderError> {
-        let Some(text) = read_lines(dir, "merges.txt")? else { return Ok(()) };
+    fn read_merges_txt(&mut self, dir: &Documents<'_>) -> Result<(), FolderError> {
+        let Some(text) = dir.lines("merges.txt")? else { return Ok(()) };
         for (i, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || (i == 0 && line.starts_with('#')) {
@@ -412,7 +412,7 @@ fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
 }
 
 /// `chat_template.jinja` alone, or a list of it and the templates in `additional_chat_templates/`, ordered by name.
-fn with_additional_templates(dir: &dyn Folder, default: String) -> Result<Json, FolderError> {
+fn with_additional_templates(dir: &Documents<'_>, default: String) -> Result<Json, FolderError> {
     let files = named_templates(dir);
     if files.is_empty() {
         return Ok(Json::String(default));
@@ -420,7 +420,7 @@ fn with_additional_templates(dir: &dyn Folder, default: String) -> Result<Json, 
     let mut list = vec![serde_json::json!({ "name": "default", "template": default })];
     for file in files {
         let name = Path::new(&file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if let Some(template) = read_lines(dir, &file)? {
+        if let Some(template) = dir.lines(&file)? {
             list.push(serde_json::json!({ "name": name, "template": template }));
         }
     }

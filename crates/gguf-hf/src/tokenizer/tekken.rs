@@ -14,7 +14,6 @@ use super::keys::{PreSource, TokenizerKeys, TokenizerOptions};
 use super::sentencepiece::piece_type;
 use super::special::SpecialVocab;
 use super::tiktoken::{Ranks, shown};
-use crate::files;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -161,7 +160,7 @@ pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions)
     let mut warnings = Vec::new();
     // In Mistral's own layout, the template of the folder takes precedence.
     let is_own = options.vocab == Vocab::Mistral;
-    let has_template = is_own && files::has(folder.dir, "chat_template.jinja")?;
+    let has_template = is_own && folder.dir.has("chat_template.jinja")?;
     let community = TEMPLATES.iter().find(|(version, _)| *version == settings.version);
     match community.filter(|_| !has_template) {
         Some(_) if is_own && !options.community_template => {}

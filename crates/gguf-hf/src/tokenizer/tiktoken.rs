@@ -12,7 +12,6 @@ use super::hf::MAX_VOCAB;
 use super::keys::{PreSource, TokenizerOptions};
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList, configured_tokens};
-use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 use gguf_model::tokenizer::byte_char;
@@ -58,7 +57,7 @@ pub(crate) fn read(
     has_defaults: bool,
 ) -> Result<Option<TokenList>, FolderError> {
     for published in &PUBLISHED {
-        let Some(bytes) = files::read_bytes(folder.dir, published.file)? else { continue };
+        let Some(bytes) = folder.dir.bytes(published.file)? else { continue };
         let ranks = Ranks::parse(folder, published.file, &bytes)?;
         return vocabulary(folder, published, &ranks, vocab_size, options, has_defaults).map(Some);
     }
@@ -94,7 +93,7 @@ pub(crate) fn read_kimi(
     has_end: bool,
 ) -> Result<Option<TokenList>, FolderError> {
     const FILE: &str = "tiktoken.model";
-    let Some(bytes) = files::read_bytes(folder.dir, FILE)? else { return Ok(None) };
+    let Some(bytes) = folder.dir.bytes(FILE)? else { return Ok(None) };
     let ranks = Ranks::parse(folder, FILE, &bytes)?;
     let first = ranks.tokens.len();
     let named = configured_tokens(folder, &mut Vec::new());

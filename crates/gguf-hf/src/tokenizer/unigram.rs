@@ -13,7 +13,6 @@ use super::sentencepiece::{self as spm, Specs, piece_type};
 use super::special::{array, token_text, truthy};
 use super::vocab::{self, NO_SCORE, TokenList};
 use super::{TokenizerWarning, base64};
-use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
@@ -30,7 +29,7 @@ pub(crate) fn of_model(
     let specs = checked_specs(folder, file, model)?;
     let mut list = vocab::own_pieces(folder, (file, model), vocab_size, warnings)?;
     list.model = "t5";
-    let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
+    let added = folder.dir.json_or_null("added_tokens.json")?;
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
     }

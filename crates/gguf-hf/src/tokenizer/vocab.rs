@@ -17,7 +17,6 @@ use super::pre;
 use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
 use crate::config::shortened;
-use crate::files::read_json;
 use crate::folder_error::FolderError;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
@@ -141,7 +140,7 @@ pub(crate) fn sentencepiece(
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let mut list = own_pieces(folder, ("tokenizer.model", model), vocab_size, warnings)?;
-    let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
+    let added = folder.dir.json_or_null("added_tokens.json")?;
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
     }
@@ -180,7 +179,7 @@ pub(crate) fn changed_pieces(
         }
     }
     if vocab != Vocab::Arctic {
-        let added = read_json(folder.dir, "added_tokens.json")?.unwrap_or_default();
+        let added = folder.dir.json_or_null("added_tokens.json")?;
         for (token, id) in added.as_object().into_iter().flatten() {
             match vocab {
                 // Appended after all other tokens, regardless of the ids.

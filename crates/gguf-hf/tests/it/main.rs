@@ -3,6 +3,7 @@
 mod adapter;
 mod autoconfig;
 mod convert;
+mod counting;
 mod folder;
 mod memory;
 mod meta;

@@ -10,6 +10,8 @@ use gguf_pipeline::{MemorySink, RunOptions};
 use gguf_test::checkpoint::{write_llama, write_small_files};
 use gguf_test::files::glossary;
 
+use crate::counting::Counting;
+
 /// A folder in memory with all files of one on the disk.
 fn in_memory(dir: &Path) -> MemoryFolder {
     fn add(folder: &mut MemoryFolder, dir: &Path, prefix: &str) {
@@ -77,6 +79,22 @@ fn a_folder_in_memory_has_the_same_errors() {
     assert!(said(&Options::default()).contains("../a"));
     fs::write(path.join("tokenizer.json"), b"\xff").unwrap();
     said(&Options::default().vocab_only(true));
+}
+
+#[test]
+fn files_are_opened_and_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    fs::write(dir.path().join("chat_template.jinja"), "{{ messages }}").unwrap();
+    fs::write(dir.path().join("generation_config.json"), r#"{"top_k": 7, "suppress_tokens": [1]}"#).unwrap();
+    for dir in [&glossary(), dir.path()] {
+        let folder = Counting::of(dir);
+        plan_folder(&folder, &Options::default()).unwrap();
+        assert_eq!(folder.repeated(), [""; 0], "{}", dir.display());
+        for name in ["config.json", "generation_config.json"] {
+            assert!(folder.read().iter().any(|read| read == name), "{name}: {:?}", folder.read());
+        }
+    }
 }
 
 /// A folder that fails for one file, and records the names that are opened.
