@@ -16,6 +16,8 @@
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
+use crate::rows::part;
+
 #[macro_use]
 mod table;
 
@@ -203,10 +205,15 @@ pub trait Lanes: Copy + Debug {
         self.load_i(&lane)
     }
 
-    /// [`columns`](Lanes::columns) as a separate function, for kernels that transpose in several places and spend most of their time elsewhere.
+    /// Transposes the sub-blocks number `part`, of `PART` values, of rows of `LEN` as [`columns`](Lanes::columns) does, in a separate function:
+    /// for kernels that transpose in several places and spend most of their time elsewhere.
     #[inline(always)]
-    fn columns_apart<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
-        self.call(Columns { rows })
+    fn columns_apart<const LEN: usize, const PART: usize>(
+        self,
+        rows: &[&[f32; LEN]; MAX_LANES],
+        part: usize,
+    ) -> [Self::F; PART] {
+        self.call(Columns { rows, part })
     }
 
     /// Transposes rows: element `j`, lane `i` is `rows[i][j]`. Uses the first `N` rows; panics if there are fewer.
@@ -225,17 +232,18 @@ pub trait Lanes: Copy + Debug {
     }
 }
 
-/// The transposition of rows.
-struct Columns<'a, const LEN: usize> {
-    rows: &'a [&'a [f32; LEN]],
+/// The transposition of sub-blocks.
+struct Columns<'a, const LEN: usize, const PART: usize> {
+    rows: &'a [&'a [f32; LEN]; MAX_LANES],
+    part: usize,
 }
 
-impl<L: Lanes, const LEN: usize> Part<L> for Columns<'_, LEN> {
-    type Output = [L::F; LEN];
+impl<L: Lanes, const LEN: usize, const PART: usize> Part<L> for Columns<'_, LEN, PART> {
+    type Output = [L::F; PART];
 
     #[inline(always)]
     fn run(self, lanes: L) -> Self::Output {
-        lanes.columns(self.rows)
+        lanes.columns(&part::<LEN, PART>(self.rows, self.part))
     }
 }
 

@@ -144,8 +144,7 @@ impl<'a> Rows<'a> {
         Some(&blocks[block % blocks.len()])
     }
 
-    /// The blocks `first..first + n` side by side; past the end, the last block is repeated, and all of them are in `last`. So the values
-    /// of a tile are always contiguous, and a kernel needs no table of offsets.
+    /// The blocks `first..first + n` side by side; past the end, the last block is repeated, and all of them are in `last`.
     #[inline(always)]
     pub(crate) fn tile<'t, const LEN: usize>(
         &self,
@@ -156,18 +155,13 @@ impl<'a> Rows<'a> {
     where
         'a: 't,
     {
-        let blocks = self.values.as_chunks::<LEN>().0;
-        let len = n.min(blocks.len() - first);
-        let together = match blocks.get(first..first + n) {
-            Some(together) => together,
-            None => &repeat_last(&blocks[first..], last)[..n],
+        let all = self.values.as_chunks::<LEN>().0;
+        let blocks = match all.get(first..first + n) {
+            Some(blocks) => blocks,
+            None => &repeat_last(&all[first..], last)[..n],
         };
-        let mut tile = Tile { values: [&together[0]; MAX_LANES], weights: None, len };
-        for lane in 0..n {
-            tile.values[lane] = &together[lane];
-        }
-        tile.weights = self.weights.map(|weights| columns(weights.as_chunks().0, first, n, blocks.len() - 1));
-        tile
+        let weights = self.weights.map(|weights| weights.as_chunks().0);
+        Tile { blocks, first, len: n.min(all.len() - first), weights }
     }
 }
 
@@ -181,20 +175,6 @@ fn repeat_last<'t, const LEN: usize>(
     let to = to.insert([rest[rest.len() - 1]; MAX_LANES]);
     to[..rest.len()].copy_from_slice(rest);
     to
-}
-
-/// The weights of the columns of `n` blocks: `first` and those after it up to `last`, which is repeated. Apart as well.
-#[inline(never)]
-fn columns<const LEN: usize>(weights: &[[f32; LEN]], first: usize, n: usize, last: usize) -> [&[f32; LEN]; MAX_LANES] {
-    let mut columns = [&weights[0]; MAX_LANES];
-    let mut at = first % weights.len();
-    for lane in 0..n {
-        columns[lane] = &weights[at];
-        if first + lane < last {
-            at = if at + 1 < weights.len() { at + 1 } else { 0 };
-        }
-    }
-    columns
 }
 
 /// The sum of a row's squares in single precision and in their order, as in the references of some types; a row may be added in parts.
@@ -229,20 +209,58 @@ fn add_squares(mut sum: f32, values: &[f32]) -> f32 {
 /// Blocks of `LEN` values, one for each lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tile<'a, const LEN: usize> {
-    /// Each lane's values.
-    pub values: [&'a [f32; LEN]; MAX_LANES],
-    /// The weights of each lane's columns.
-    pub weights: Option<[&'a [f32; LEN]; MAX_LANES]>,
+    /// The values of all lanes.
+    pub blocks: &'a [[f32; LEN]],
+    /// The number of the first block.
+    first: usize,
     /// The number of lanes with distinct blocks; the others repeat the last block.
     pub len: usize,
+    /// The weights of a row.
+    weights: Option<&'a [[f32; LEN]]>,
 }
 
-impl<const LEN: usize> Tile<'_, LEN> {
+impl<'a, const LEN: usize> Tile<'a, LEN> {
     /// Bit `i` is set if lane `i` holds a distinct block.
     #[inline(always)]
     pub fn lanes(&self) -> u32 {
         u32::MAX >> (MAX_LANES - self.len)
     }
+
+    /// Each lane's values; past the last lane, those of the first.
+    #[inline(always)]
+    pub fn values(&self) -> [&'a [f32; LEN]; MAX_LANES] {
+        let mut values = [&self.blocks[0]; MAX_LANES];
+        for (value, block) in values.iter_mut().zip(self.blocks) {
+            *value = block;
+        }
+        values
+    }
+
+    /// Whether the columns have weights.
+    #[inline(always)]
+    pub fn has_weights(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// The weights of each lane's columns.
+    #[inline(always)]
+    pub fn weights(&self) -> Option<[&'a [f32; LEN]; MAX_LANES]> {
+        self.weights.map(|weights| columns(weights, self.first, self.len))
+    }
+}
+
+/// The weights of the columns of `n` blocks, the last of which are repeated. Apart from [`Tile::weights`], which is compiled for each kernel.
+#[inline(never)]
+fn columns<const LEN: usize>(weights: &[[f32; LEN]], first: usize, n: usize) -> [&[f32; LEN]; MAX_LANES] {
+    let mut at = first % weights.len();
+    let mut columns = [&weights[at]; MAX_LANES];
+    for lane in 1..MAX_LANES {
+        if lane < n {
+            at = if at + 1 < weights.len() { at + 1 } else { 0 };
+        }
+        columns[lane] = &weights[at];
+    }
+    columns
 }
 
 /// Sub-block number `part`, of `PART` values, of each lane.

@@ -11,7 +11,7 @@ use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 ///
 /// The bits of magnitudes have the order of the magnitudes, with NaNs above infinity.
 #[inline(always)]
-pub(super) fn largest<L: Lanes, const LEN: usize>(lanes: L, blocks: &[&[f32; LEN]; MAX_LANES]) -> L::I {
+pub(super) fn largest<L: Lanes, const LEN: usize>(lanes: L, blocks: &[[f32; LEN]]) -> L::I {
     const { assert!(LEN.is_multiple_of(16)) };
     let magnitude = lanes.splat_i(i32::MAX);
     let mut rest = [[0f32; 16]; MAX_LANES];
@@ -161,9 +161,8 @@ mod tests {
         }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> u32 {
-            let (zero, mut out) = ([0.0; 64], [0; MAX_LANES]);
-            let mut blocks = [&zero; MAX_LANES];
-            blocks[L::N - 1] = self.0;
+            let (mut blocks, mut out) = ([[0.0; 64]; MAX_LANES], [0; MAX_LANES]);
+            blocks[L::N - 1] = *self.0;
             largest(lanes, &blocks).store(&mut out);
             assert!(out[..L::N - 1].iter().all(|b| *b == 0));
             out[L::N - 1] as u32

@@ -19,7 +19,7 @@ use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::{ROUND, nearest_int};
 
 const GROUP: usize = 16;
@@ -367,12 +367,18 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
 
 /// A group's values and weights, one per lane.
 #[inline(always)]
-fn columns<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, sigma2: L::F, group: usize) -> ([L::F; GROUP], [L::F; GROUP]) {
-    let x = lanes.columns_apart::<GROUP>(&part(&tile.values, group));
+fn columns<L: Lanes>(
+    lanes: L,
+    values: &[&[f32; LEN]; MAX_LANES],
+    matrix: Option<&[&[f32; LEN]; MAX_LANES]>,
+    sigma2: L::F,
+    group: usize,
+) -> ([L::F; GROUP], [L::F; GROUP]) {
+    let x = lanes.columns_apart::<LEN, GROUP>(values, group);
     let mut weights = x;
-    match &tile.weights {
+    match matrix {
         Some(matrix) => {
-            let m = lanes.columns_apart::<GROUP>(&part(matrix, group));
+            let m = lanes.columns_apart::<LEN, GROUP>(matrix, group);
             for i in 0..GROUP {
                 weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
             }
@@ -393,15 +399,16 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let (values, matrix) = (tile.values(), tile.weights());
         let (zero, zero_i) = (lanes.splat(0.0), lanes.splat_i(0));
         let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
 
         let mut sigma2 = zero;
-        if tile.weights.is_some() {
+        if tile.has_weights() {
             for g in 0..GROUPS {
-                let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+                let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
                 for i in 0..GROUP {
                     sigma2 = sigma2 + x[i] * x[i];
                 }
@@ -420,7 +427,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut lost = 0;
         let all = tile.lanes();
         for g in 0..GROUPS {
-            let (x, weights) = columns(lanes, tile, sigma2, g);
+            let (x, weights) = columns(lanes, &values, matrix.as_ref(), sigma2, g);
             let mut max = x[0].abs();
             for i in 1..GROUP {
                 max = max.max(x[i].abs());
@@ -446,8 +453,8 @@ impl EncodeBlock<LEN, BYTES> for Block {
                 let mut lane_delta = [0.0; MAX_LANES];
                 deltas[g][k].store(&mut lane_delta);
                 let near = |lane: usize| Near {
-                    x: &tile.values[lane].as_chunks().0[POINTS * g + k],
-                    matrix: tile.weights.as_ref().map(|m| &m[lane].as_chunks().0[POINTS * g + k]),
+                    x: &tile.blocks[lane].as_chunks().0[POINTS * g + k],
+                    matrix: matrix.as_ref().map(|m| &m[lane].as_chunks().0[POINTS * g + k]),
                     sigma2: lane_sigma2[lane],
                     scale: lane_scale[lane],
                     delta: lane_delta[lane],
@@ -488,7 +495,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (mut sum_qx, mut sum_q2) = (zero, zero);
         let mut levels = [[0; MAX_LANES]; GROUPS];
         for g in 0..GROUPS {
-            let (x, weights) = columns(lanes, tile, sigma2, g);
+            let (x, weights) = columns(lanes, &values, matrix.as_ref(), sigma2, g);
             // The bits that `nearest_int` uses, for every number.
             let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
             let sum = (wish + lanes.splat(ROUND)).bits();

@@ -18,7 +18,7 @@ use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::nearest_int;
 
 const GROUP: usize = 32;
@@ -283,13 +283,14 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let values = tile.values();
         let zero = lanes.splat(0.0);
         let neighbours = Neighbours::get();
-        let Some(matrix) = &tile.weights else { return 0 };
+        let Some(matrix) = &tile.weights() else { return 0 };
 
         let mut sum_x2 = zero;
         for g in 0..GROUPS {
-            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
             for i in 0..GROUP {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -303,8 +304,8 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut lost = 0;
         let all = tile.lanes();
         for g in 0..GROUPS {
-            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
-            let m = lanes.columns_apart::<GROUP>(&part(matrix, g));
+            let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
+            let m = lanes.columns_apart::<LEN, GROUP>(matrix, g);
             let mut weights = [zero; GROUP];
             let mut max = x[0].abs();
             for i in 0..GROUP {
@@ -332,7 +333,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let mut replaced = 0;
             for k in 0..POINTS {
                 let near = |lane: usize| Near {
-                    x: &tile.values[lane].as_chunks().0[POINTS * g + k],
+                    x: &tile.blocks[lane].as_chunks().0[POINTS * g + k],
                     matrix: Some(&matrix[lane].as_chunks().0[POINTS * g + k]),
                     sigma2: lane_sigma2[lane],
                     scale: lane_scale[lane],

@@ -241,14 +241,23 @@ impl<L: Lanes> Part<L> for Fit<'_, L> {
         let mut scale = sum_q2.gt(zero).select(sum_qx / sum_q2, zero);
         let mut best = scale * sum_qx;
 
-        // As many steps at once as fit the registers.
+        // As many steps at once as fit the registers; instructions of SSE4.1 overwrite an operand, so they need one more for each step.
         let (mut sum_qx, mut sum_q2) = ([zero; 15], [zero; 15]);
-        if L::N >= 16 {
-            steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
-            steps::<L, 7>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
-        } else {
-            for first in (0..15).step_by(3) {
-                steps::<L, 3>(lanes, &choices, max, first, &mut sum_qx, &mut sum_q2);
+        match L::N {
+            16.. => {
+                steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
+                steps::<L, 7>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
+            }
+            8.. => {
+                for first in (0..15).step_by(3) {
+                    steps::<L, 3>(lanes, &choices, max, first, &mut sum_qx, &mut sum_q2);
+                }
+            }
+            _ => {
+                for first in (0..14).step_by(2) {
+                    steps::<L, 2>(lanes, &choices, max, first, &mut sum_qx, &mut sum_q2);
+                }
+                steps::<L, 1>(lanes, &choices, max, 14, &mut sum_qx, &mut sum_q2);
             }
         }
         for i in 0..15 {

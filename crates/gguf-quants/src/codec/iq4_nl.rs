@@ -55,17 +55,18 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let matrix = tile.weights();
         let (zero, one) = (lanes.splat(0.0), lanes.splat(1.0));
         let near = Nearest::new(lanes);
-        let x = lanes.columns_apart(&tile.values);
-        let weights = match &tile.weights {
+        let x = lanes.columns_apart::<LEN, LEN>(&tile.values(), 0);
+        let weights = match &matrix {
             Some(matrix) => {
                 let mut sum = zero;
                 for i in 0..LEN {
                     sum = sum + x[i] * x[i];
                 }
                 let sigma2 = sum * lanes.splat(2.0 / LEN as f32);
-                iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart(matrix)), sigma2)
+                iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart::<LEN, LEN>(matrix, 0)), sigma2)
             }
             None => iq4::weights_lanes::<L>(&x, None, zero),
         };

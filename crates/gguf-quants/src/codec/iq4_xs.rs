@@ -16,7 +16,7 @@ use super::iq4::{self, GROUP, Nearest};
 use super::words::put;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::{ROUND, nearest_int};
 
 /// Values in a super-block (`QK_K`).
@@ -104,13 +104,14 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let (values, matrix) = (tile.values(), tile.weights());
         let (zero, one) = (lanes.splat(0.0), lanes.splat(1.0));
         let near = Nearest::new(lanes);
 
         let mut sigma2 = zero;
-        if tile.weights.is_some() {
+        if tile.has_weights() {
             for g in 0..GROUPS {
-                let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+                let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
                 for i in 0..GROUP {
                     sigma2 = sigma2 + x[i] * x[i];
                 }
@@ -122,10 +123,10 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (mut largest, mut max_scale) = (zero, zero);
         let mut valid = !lanes.mask(0);
         for g in 0..GROUPS {
-            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
-            let weights = match &tile.weights {
+            let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
+            let weights = match &matrix {
                 Some(matrix) => {
-                    iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart::<GROUP>(&part(matrix, g))), sigma2)
+                    iq4::weights_lanes::<L>(&x, Some(&lanes.columns_apart::<LEN, GROUP>(matrix, g)), sigma2)
                 }
                 None => iq4::weights_lanes::<L>(&x, None, zero),
             };
@@ -148,7 +149,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             level.store(&mut lane_levels[g]);
             let scale = d * level.to_f();
             let inverse = scale.equal(zero).select(zero, one / scale);
-            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
             let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
             put::<L, BYTES, 4>(out, 8 + 16 * g, &packed);
         }

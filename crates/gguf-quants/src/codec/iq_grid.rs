@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 use super::block::{Lost, Pairs};
 use crate::grids::{self, Eights, Grid, Place};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::{FitPositive, ROUND, fit_positive, nearest_int, roundable};
 
 /// Values in a super-block (`QK_K`).
@@ -376,11 +376,12 @@ impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTil
     #[inline(always)]
     fn run(self, lanes: L) -> Self::Output {
         let (rule, tile) = (&T::RULE, self.tile);
+        let (values, matrix) = (tile.values(), tile.weights());
         let grid = (rule.grid)();
         let mut scratch = Scratch::new();
         let mut sum_x2 = lanes.splat(0.0);
         for sub in 0..LEN / SUB {
-            let x = lanes.columns_apart::<SUB>(&part(&tile.values, sub));
+            let x = lanes.columns_apart::<LEN, SUB>(&values, sub);
             for i in 0..SUB {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -390,11 +391,11 @@ impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTil
         let mut valid = sigma2.lt(lanes.splat(f32::INFINITY)).to_bits() & tile.lanes();
         let mut found = const { [[Found::EMPTY; MAX_SUBS]; MAX_LANES] };
         for sub in 0..LEN / SUB {
-            let x = lanes.columns_apart::<SUB>(&part(&tile.values, sub));
+            let x = lanes.columns_apart::<LEN, SUB>(&values, sub);
             let mut weights = [lanes.splat(0.0); SUB];
-            match &tile.weights {
+            match &matrix {
                 Some(matrix) => {
-                    let q = lanes.columns_apart::<SUB>(&part(matrix, sub));
+                    let q = lanes.columns_apart::<LEN, SUB>(matrix, sub);
                     for i in 0..SUB {
                         weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
                     }

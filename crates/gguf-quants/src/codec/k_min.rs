@@ -12,7 +12,7 @@ use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
 use super::words::{put, word};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::{Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, level, nearest_int};
 
 /// Values in a super-block (`QK_K`).
@@ -99,15 +99,15 @@ impl<const BITS: u32, const BYTES: usize> EncodeBlock<LEN, BYTES> for Block<BITS
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         const { assert!(BYTES == FIFTH_AT + LOW_BYTES + if BITS == 5 { GROUP } else { 0 }) };
-        let search = search(BITS, tile.weights.is_some());
+        let search = search(BITS, tile.has_weights());
         let low_half = lanes.splat_i(0x0f0f_0f0f);
         let lowest_bits = lanes.splat_i(0x0101_0101);
-        let lane = lanes.call(Heads { search, tile });
+        let (values, lane) = (tile.values(), lanes.call(Heads { search, tile }));
         let mut valid = lane.valid;
         let mut fifth = [lanes.splat_i(0); WORDS];
         for pair in 0..GROUPS / 2 {
-            let (first, valid_first) = lane.levels(lanes, search.levels, tile, 2 * pair);
-            let (second, valid_second) = lane.levels(lanes, search.levels, tile, 2 * pair + 1);
+            let (first, valid_first) = lane.levels(lanes, search.levels, &values, 2 * pair);
+            let (second, valid_second) = lane.levels(lanes, search.levels, &values, 2 * pair + 1);
             valid = valid & valid_first & valid_second;
             let mut low = [lanes.splat_i(0); WORDS];
             for w in 0..WORDS {
@@ -338,15 +338,16 @@ impl<L: Lanes> Part<L> for Heads<'_> {
 
 #[inline(always)]
 fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L> {
+    let (values, matrix) = (tile.values(), tile.weights());
     let zero = lanes.splat(0.0);
     let mut groups = [GroupFit { iscale: zero, level_min: zero }; GROUPS];
     let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
     let mut valid = !lanes.mask(0);
 
     let mut sum_x2 = zero;
-    if tile.weights.is_some() {
+    if tile.has_weights() {
         for g in 0..GROUPS {
-            let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+            let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
             for i in 0..GROUP {
                 sum_x2 = sum_x2 + x[i] * x[i];
             }
@@ -355,11 +356,11 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
     let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
 
     for g in 0..GROUPS {
-        let x = lanes.columns_apart::<GROUP>(&part(&tile.values, g));
+        let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
         let mut weights = [zero; GROUP];
-        match &tile.weights {
+        match &matrix {
             Some(matrix) => {
-                let q = lanes.columns_apart::<GROUP>(&part(matrix, g));
+                let q = lanes.columns_apart::<LEN, GROUP>(matrix, g);
                 for i in 0..GROUP {
                     weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
                     sum_w[g] = sum_w[g] + weights[i];
@@ -386,7 +387,7 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
     let by_lane = |lane: usize, from: &[[f32; MAX_LANES]; GROUPS]| from.map(|g| g[lane]);
     let mut lane_scales = [[0.0; MAX_LANES]; GROUPS];
     let mut lane_mins = [[0.0; MAX_LANES]; GROUPS];
-    if tile.weights.is_some() {
+    if tile.has_weights() {
         let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
         let (d, valid_d) = fit_positive_lanes::<L, GROUPS, false>(lanes, 63, &scales, &sum_w, &mut scale_levels);
         let (dmin, valid_min) = fit_positive_lanes::<L, GROUPS, false>(lanes, 63, &mins, &sum_w, &mut min_levels);
@@ -422,11 +423,11 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
 impl<L: Lanes> Lane<L> {
     /// The levels of one group, and the lanes where they are valid.
     #[inline(always)]
-    fn levels(&self, lanes: L, top: i32, tile: &Tile<'_, LEN>, group: usize) -> ([L::I; GROUP], L::M) {
+    fn levels(&self, lanes: L, top: i32, values: &[&[f32; LEN]; MAX_LANES], group: usize) -> ([L::I; GROUP], L::M) {
         let zero = lanes.splat(0.0);
         let top = top as f32;
         let (mut d, mut dmin) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-        for lane in 0..tile.len {
+        for lane in 0..L::N {
             let head = &self.heads[lane];
             let (scale, min) = head.group(group);
             d[lane] = f16_to_f32_ggml(head.d) * f32::from(scale);
@@ -437,7 +438,7 @@ impl<L: Lanes> Lane<L> {
         let unscaled = d.equal(zero);
         let keep_search = unscaled.any();
         let fit = self.groups[group];
-        let x = lanes.columns_apart::<GROUP>(&part(&tile.values, group));
+        let x = lanes.columns_apart::<LEN, GROUP>(values, group);
         let mut largest = zero;
         let mut levels = [lanes.splat_i(0); GROUP];
         for i in 0..GROUP {

@@ -118,7 +118,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let middles = fp4::middles(lanes, lanes.splat(1.0));
-        let largest = blocks::largest(lanes, &tile.values);
+        let largest = blocks::largest(lanes, tile.blocks);
 
         // The largest is 2^(exponent - 127) times a fraction; e is 2 less than the integer part of its logarithm, plus 127.
         let zero = lanes.splat_i(0);
@@ -135,7 +135,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         inverse.store(&mut inverses);
 
         for (i, out) in out.iter_mut().enumerate() {
-            let x = tile.values[i];
+            let x = &tile.blocks[i];
             let (e, levels) = out.split_first_mut().unwrap();
             *e = exponents[i] as u8;
             // Division by a power of two is exact, or underflows without effect.

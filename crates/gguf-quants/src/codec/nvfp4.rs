@@ -119,9 +119,10 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut valid = 0;
         // A lane holds a group, so one vector of scales serves all columns; a tile takes as many passes as a block has groups.
         for (turn, out) in out.chunks_mut(at_once).enumerate() {
-            let mut groups = [&tile.values[0].as_chunks::<GROUP>().0[0]; MAX_LANES];
+            let all = tile.blocks[turn * at_once..].as_flattened().as_chunks::<GROUP>().0;
+            let mut groups = [&all[0]; MAX_LANES];
             for lane in 0..L::N {
-                groups[lane] = &tile.values[turn * at_once + lane / GROUPS].as_chunks().0[lane % GROUPS];
+                groups[lane] = &all[lane];
             }
             let x = lanes.columns(&groups);
             let mut largest = lanes.splat_i(0);

@@ -65,10 +65,11 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let values = tile.values();
         let zero = lanes.splat(0.0);
         let mut sum = zero;
         for p in 0..LEN / 16 {
-            let columns = lanes.columns(&part::<LEN, 16>(&tile.values, p));
+            let columns = lanes.columns(&part::<LEN, 16>(&values, p));
             for column in columns {
                 sum = sum + column.abs();
             }
@@ -78,7 +79,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         for (i, out) in out.iter_mut().enumerate() {
             let (head, signs) = out.split_first_chunk_mut().unwrap();
             *head = d[i].to_le_bytes();
-            for (x, signs) in tile.values[i].as_chunks::<16>().0.iter().zip(signs.as_chunks_mut().0) {
+            for (x, signs) in tile.blocks[i].as_chunks::<16>().0.iter().zip(signs.as_chunks_mut().0) {
                 let mut bits = 0;
                 for j in (0..16).step_by(L::N) {
                     bits |= lanes.load(&x[j..]).ge(zero).to_bits() << j;

@@ -70,9 +70,9 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
-        let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+        let scales = Scales::new(lanes, blocks::largest(lanes, tile.blocks), TOP);
         for (i, out) in out.iter_mut().enumerate() {
-            let x = tile.values[i];
+            let x = &tile.blocks[i];
             let inverse = lanes.splat(scales.inverse[i]);
             let mut levels = [0; LEN];
             for j in (0..LEN).step_by(L::N) {

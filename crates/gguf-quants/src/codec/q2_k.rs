@@ -169,6 +169,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let (values, matrix) = (tile.values(), tile.weights());
         let zero = lanes.splat(0.0);
         let scale_top = lanes.splat(SCALE_TOP as f32);
 
@@ -176,13 +177,13 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
         let mut valid = !lanes.mask(0);
         let mut sigma2 = zero;
-        if tile.weights.is_some() {
+        if tile.has_weights() {
             sigma2 = sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
         }
         for g in 0..GROUPS {
-            let x = sixteen::columns(lanes, &tile.values, g);
+            let x = sixteen::columns(lanes, &values, g);
             let mut weights = [zero; GROUP];
-            match &tile.weights {
+            match &matrix {
                 Some(matrix) => {
                     let q = sixteen::columns(lanes, matrix, g);
                     for i in 0..GROUP {
@@ -196,7 +197,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                     }
                 }
             }
-            let search = if tile.weights.is_some() { WEIGHTED } else { PLAIN };
+            let search = if tile.has_weights() { WEIGHTED } else { PLAIN };
             let fit = fit_min_lanes(lanes, search, &x, &weights);
             valid = valid & fit.valid & fit.scale.ge(zero) & fit.min.ge(zero);
             (scales[g], mins[g]) = (fit.scale, fit.min);
@@ -205,7 +206,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
         let (d, dmin);
         let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
-        if tile.weights.is_some() {
+        if tile.has_weights() {
             let (valid_d, valid_min);
             (d, valid_d) = fit_positive_lanes::<L, GROUPS, false>(lanes, SCALE_TOP, &scales, &sum_w, &mut scale_levels);
             (dmin, valid_min) =
@@ -234,7 +235,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let mut words = [[lanes.splat_i(0); WORDS]; 4];
             for part in 0..8 {
                 let g = 8 * h + part;
-                let x = sixteen::columns(lanes, &tile.values, g);
+                let x = sixteen::columns(lanes, &values, g);
                 let (d, min) = (d * scale_levels[g], dmin * min_levels[g]);
                 // Without a scale, the levels of the search are kept.
                 let unscaled = d.equal(zero);

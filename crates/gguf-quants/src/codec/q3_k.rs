@@ -191,6 +191,7 @@ impl EncodeBlock<LEN, BYTES> for Weighted {
 /// One block per lane.
 #[inline(always)]
 fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+    let values = tile.values();
     let zero = lanes.splat(0.0);
     let scale_top = SCALE_TOP as f32;
 
@@ -203,7 +204,7 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
         for first in (0..GROUPS).step_by(IN_STEP) {
             let mut x = [[zero; GROUP]; IN_STEP];
             for g in 0..IN_STEP {
-                x[g] = sixteen::columns(lanes, &tile.values, first + g);
+                x[g] = sixteen::columns(lanes, &values, first + g);
             }
             let mut levels = [[zero; GROUP]; IN_STEP];
             let (scales, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
@@ -225,11 +226,11 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
         }
         d = empty.select(zero, lanes.splat(1.0) / iscale);
     } else {
-        let Some(matrix) = &tile.weights else { return 0 };
+        let Some(matrix) = &tile.weights() else { return 0 };
         let sigma2 = lanes.splat(2.0) * sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
         let mut sum_w = [zero; GROUPS];
         for g in 0..GROUPS {
-            let x = sixteen::columns(lanes, &tile.values, g);
+            let x = sixteen::columns(lanes, &values, g);
             let mut weights = sixteen::columns(lanes, matrix, g);
             for i in 0..GROUP {
                 weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
@@ -259,7 +260,7 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
         let mut words = [[lanes.splat_i(0); WORDS]; 4];
         for part in 0..8 {
             let g = 8 * h + part;
-            let x = sixteen::columns(lanes, &tile.values, g);
+            let x = sixteen::columns(lanes, &values, g);
             let d = d * (scales[g] - lanes.splat(scale_top));
             let unscaled = d.equal(zero);
             let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);

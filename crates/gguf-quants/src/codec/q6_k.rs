@@ -129,15 +129,16 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let (values, matrix) = (tile.values(), tile.weights());
         let zero = lanes.splat(0.0);
         let low_bits = lanes.splat_i(0x0f0f_0f0f);
         let mut scales = [zero; GROUPS];
         let mut fits = [LaneScale::none(lanes); GROUPS];
         let mut valid = !lanes.mask(0);
         for g in 0..GROUPS {
-            let x = sixteen::columns(lanes, &tile.values, g);
+            let x = sixteen::columns(lanes, &values, g);
             let mut weights = [zero; GROUP];
-            match &tile.weights {
+            match &matrix {
                 Some(matrix) => weights = sixteen::columns(lanes, matrix, g),
                 None => {
                     for i in 0..GROUP {
@@ -170,7 +171,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let mut words = [[lanes.splat_i(0); WORDS]; 4];
             for part in 0..8 {
                 let g = 8 * h + part;
-                let x = sixteen::columns(lanes, &tile.values, g);
+                let x = sixteen::columns(lanes, &values, g);
                 let d = d * scales[g];
                 let unscaled = d.equal(zero);
                 let (mut levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);

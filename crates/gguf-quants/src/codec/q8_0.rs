@@ -58,9 +58,9 @@ impl EncodeBlock<LEN, BYTES> for Block {
 
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
-        let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+        let scales = Scales::new(lanes, blocks::largest(lanes, tile.blocks), TOP);
         for (i, out) in out.iter_mut().enumerate() {
-            let x = tile.values[i];
+            let x = &tile.blocks[i];
             let (head, levels) = out.split_first_chunk_mut().unwrap();
             *head = scales.half[i].to_le_bytes();
             let inverse = lanes.splat(scales.inverse[i]);

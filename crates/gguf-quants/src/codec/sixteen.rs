@@ -2,7 +2,7 @@
 
 use super::words::word;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Tile, part};
+use crate::rows::Tile;
 use crate::search::{level, nearest_int};
 
 /// Values in a super-block (`QK_K`).
@@ -41,15 +41,16 @@ pub(super) fn levels_of_scale_lanes<L: Lanes>(lanes: L, d: L::F, top: i32, x: &[
 /// The values of one group of each lane, or their weights.
 #[inline(always)]
 pub(super) fn columns<L: Lanes>(lanes: L, rows: &[&[f32; LEN]; MAX_LANES], group: usize) -> [L::F; GROUP] {
-    lanes.columns_apart::<GROUP>(&part(rows, group))
+    lanes.columns_apart::<LEN, GROUP>(rows, group)
 }
 
 /// The sum of the squares of each lane's values, in their order.
 #[inline(always)]
 pub(super) fn sum_of_squares<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>) -> L::F {
+    let values = tile.values();
     let mut sum = lanes.splat(0.0);
     for g in 0..GROUPS {
-        let x = columns(lanes, &tile.values, g);
+        let x = columns(lanes, &values, g);
         for i in 0..GROUP {
             sum = sum + x[i] * x[i];
         }

@@ -130,7 +130,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> EncodeBlock<LEN, BYTE
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let zero = lanes.splat(0.0);
-        let x = lanes.columns::<LEN>(&tile.values);
+        let x = lanes.columns::<LEN>(&tile.values());
         let mut min = zero;
         let (d, shift);
         if MIN {
@@ -387,7 +387,7 @@ fn mean_squares<L: Lanes>(lanes: L, rows: &Rows<'_>, first: usize, end: usize) -
         for lane in 0..L::N {
             parts[lane] = rows.block((first + lane).min(end - 1) * per_row + column);
         }
-        let x = lanes.columns_apart::<LEN>(&parts);
+        let x = lanes.columns_apart::<LEN, LEN>(&parts, 0);
         for i in 0..LEN {
             sum = sum + x[i] * x[i];
         }
@@ -412,10 +412,10 @@ fn weighted_tile<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>
     out: &mut [[u8; BYTES]],
 ) -> L::M {
     let sigma2 = lanes.load(sigma2);
-    let x = lanes.columns_apart::<LEN>(&tile.values);
+    let x = lanes.columns_apart::<LEN, LEN>(&tile.values(), 0);
     let mut weights = [lanes.splat(0.0); LEN];
-    if let Some(matrix) = &tile.weights {
-        weights = lanes.columns_apart::<LEN>(matrix);
+    if let Some(matrix) = &tile.weights() {
+        weights = lanes.columns_apart::<LEN, LEN>(matrix, 0);
     }
     for i in 0..LEN {
         weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();

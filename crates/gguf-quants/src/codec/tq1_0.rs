@@ -112,9 +112,9 @@ impl EncodeBlock<LEN, BYTES> for Block {
     #[inline(always)]
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let one = lanes.splat_i(1);
-        let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+        let scales = Scales::new(lanes, blocks::largest(lanes, tile.blocks), TOP);
         for (i, out) in out.iter_mut().enumerate() {
-            let x = tile.values[i];
+            let x = &tile.blocks[i];
             let inverse = lanes.splat(scales.inverse[i]);
             for (at, n_bytes, first) in [(0, 32, 0), (32, 16, 160)] {
                 for j in (0..n_bytes).step_by(L::N) {
