@@ -295,16 +295,7 @@ impl Matrix {
 /// An operation on replacement tensors, given their indices in the file.
 fn real(op: &Op, matrices: &[Matrix]) -> Op {
     let mut op = op.clone();
-    let inputs = match &mut op {
-        Op::Copy(input) | Op::Narrow(input) => std::slice::from_mut(input),
-        Op::Gather(gather) => gather.inputs.as_mut_slice(),
-        Op::Product(inputs) => inputs,
-        Op::BatchNorm(norm) => norm.inputs.as_mut_slice(),
-        Op::Sum(sum) => sum.parts.inputs.as_mut_slice(),
-        Op::Resize(grid) => std::slice::from_mut(&mut grid.input),
-        _ => &mut [],
-    };
-    for input in inputs {
+    for input in op.inputs_mut() {
         if let Some(Content::Whole(index)) = matrices.get(input.index()).map(|matrix| matrix.content) {
             input.set_index(index);
         }

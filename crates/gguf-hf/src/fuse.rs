@@ -6,9 +6,9 @@
 use core::mem;
 use std::collections::{HashMap, HashSet};
 
-use gguf_model::arch::{ARCHITECTURES, Architecture, FUSED, FUSED_EXPERTS, Map, Row};
+use gguf_model::arch::{ARCHITECTURES, Architecture, FUSED, FUSED_EXPERTS, Row};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Gather, Input, Op, Place, Shape, TensorPlan};
+use gguf_pipeline::plan::{Elementwise, Gather, Input, Op, Place, Shape, TensorPlan};
 
 use crate::model_plan::{ModelPlan, PlanError};
 use crate::warning::ArchitectureWarning;
@@ -150,7 +150,10 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Shape, Op), PlanErr
         _ => Vec::new(),
     };
     let first_maps = parts.first().map(of_op).unwrap_or_default();
-    let is_alike = |map: &Map| matches!(map, Map::Add(_) | Map::Scale(_) | Map::NegExp | Map::Softplus);
+    let is_alike = |map: &Elementwise| {
+        use Elementwise::{Add, NegExp, Scale, Softplus};
+        matches!(map, Add(_) | Scale(_) | NegExp | Softplus)
+    };
     let are_alike = first_maps.iter().all(is_alike) && parts.iter().all(|part| of_op(part) == first_maps);
     for part in parts {
         let wrong = |problem: &str| PlanError::Unfusable {
@@ -166,6 +169,7 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Shape, Op), PlanErr
         let (own_inputs, own_moves) = match &part.op {
             Op::Copy(input) => (vec![input.clone()], crate::pattern::whole(&part.shape).moves),
             Op::Gather(gather) => (gather.inputs.clone(), gather.moves.clone()),
+            Op::RoundToMean(_) => return Err(wrong("has other functions of values")),
             _ => return Err(wrong("is computed")),
         };
         let mut places = Vec::with_capacity(own_inputs.len());
@@ -190,13 +194,13 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Shape, Op), PlanErr
             let is_one = part.shape.get(axis + 1..).is_none_or(|outer| outer.iter().all(|n| *n == 1));
             for map in of_op(part) {
                 let scaled = match map {
-                    Map::Scale(factor) => Some((0, len, factor)),
-                    Map::ScalePart { period, from, to, factor } if period == len => Some((from, to, factor)),
+                    Elementwise::Scale(factor) => Some((0, len, factor)),
+                    Elementwise::ScalePart { period, from, to, factor } if period == len => Some((from, to, factor)),
                     _ => None,
                 };
                 let (from, to, factor) =
                     scaled.filter(|_| is_one).ok_or_else(|| wrong("has other functions of values"))?;
-                maps.push(Map::ScalePart { period, from: start + from, to: start + to, factor });
+                maps.push(Elementwise::ScalePart { period, from: start + from, to: start + to, factor });
             }
         }
         start = start.saturating_add(len);

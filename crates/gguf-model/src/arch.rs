@@ -24,13 +24,13 @@ pub use crate::stack::Stack;
 /// In order: the GGUF name without `blk.N.`; the dimensions, the contiguous one first; whether the tensor is required,
 /// and in which models; after `+`, whether the bias is required; after `<-`, the names in a checkpoint
 /// ([`Row::source`]); after `:`, the [pattern](Row::pattern); then the [functions](Map) of its values, each after a
-/// comma.
+/// comma, or after `=>` another [operation](RowOp).
 macro_rules! rows {
     ($($name:literal [$($dim:ident)*] $need:ident $when:ident $(+ $bias:ident)?
-       $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)*)?;)*) => {
+       $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)* $(=> $op:expr)?)?;)*) => {
         &[$(Row::new($name, &[$(Dim::$dim),*], Need::$need, When::$when)
             $(.with_bias(Need::$bias))?
-            $(.from($source)$(.by($pattern))?.mapped(&[$($map),*]))?),*]
+            $(.from($source)$(.by($pattern))?.mapped(&[$($map),*])$(.made($op))?)?),*]
     };
 }
 
@@ -197,7 +197,7 @@ mod prelude {
     pub(super) use gguf_format::keys;
 
     pub(super) use super::groups::*;
-    pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, Vocab, When};
+    pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, RowOp, Vocab, When};
 }
 
 /// Dimensions: the meaning of each, the keys that determine it, and the formula.
@@ -757,61 +757,49 @@ impl When {
     }
 }
 
-/// An element-wise function with the rounding of the reference converter: it computes in single precision, and rounds
-/// every step to half precision if the source is in half precision.
+/// A function of single values, applied to those of a row's source. Formulas are evaluated over the fields of the
+/// configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Map {
     /// Adds a number.
     Add(f32),
     /// Multiplies by a number.
     Scale(f32),
+    /// Multiplies by the value of a formula.
+    ScaleBy(&'static str),
+    /// Multiplies rows by the value of a formula, a list of `[rows, factor]` for consecutive rows. The list repeats
+    /// until all rows are covered.
+    ScaleRowsBy(&'static str),
     /// The negated exponential, -exp(x).
     NegExp,
     /// ln(1 + exp(x)), and x above 20 (`torch.nn.functional.softplus`).
     Softplus,
-    /// Multiplies the values whose index in the output, modulo `period`, lies in `from..to`.
-    ScalePart {
-        /// The period, in values.
-        period: u64,
-        /// The first index.
-        from: u64,
-        /// The index after the last.
-        to: u64,
-        /// The factor.
-        factor: f32,
-    },
-    /// Sets values to zero from this output index on.
-    ZeroFrom(u64),
-    /// Sets values to zero before this output index.
-    ZeroBefore(u64),
-    /// Rounds to the nearest of `-x`, 0 and `x`.
-    RoundToThree(f32),
-    /// In tables and plans: as [`RoundToThree`](Map::RoundToThree), where `x` is the mean absolute value of the
-    /// tensor, determined at run time. It applies after all permutations and is the only function of its row.
-    RoundToMean,
-    /// In tables: sets this number of rows, from the first on, to zero.
+    /// Sets this number of rows, from the first on, to zero.
     ZeroRows(u64),
-    /// In tables: replaces the values of the source by those of a formula: one number for all, a list, or a list with
-    /// one list per block.
-    Values(&'static str),
-    /// In tables: multiplies by the value of a formula over the fields of the configuration.
-    ScaleBy(&'static str),
-    /// In tables: multiplies rows by the value of a formula, a list of `[rows, factor]` for consecutive rows. The list
-    /// repeats until all rows are covered.
-    ScaleRowsBy(&'static str),
-    /// In tables: stores the values as 32-bit integers. It is the only function of its row.
-    Whole,
-    /// In tables: folds a batch normalization with running statistics into a vector, given the number that is added to
-    /// the variances. The operands are the weight and the variance for the factors, or the weight, the variance, the
-    /// bias and the mean for the summands. It is the only function of its row.
-    BatchNorm(f32),
-    /// In tables: appends rows of zeros up to the number of rows that a formula gives.
+    /// Appends rows of zeros up to the number of rows that a formula gives.
     PadRowsTo(&'static str),
-    /// In tables: adds all elements along the outermost dimension, which is removed. It is the only function of its
-    /// row.
-    AddParts,
-    /// In tables: resizes a square grid of vectors, the rows of the tensor, to the number of vectors along each side
-    /// that a formula gives, with bilinear interpolation. It is the only function of its row.
+}
+
+/// How the values of a row's tensor are made of the source's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RowOp {
+    /// Functions of single values, applied in this order; with none, the values are those of the source.
+    Map(&'static [Map]),
+    /// The values of a formula instead of those of the source: one number for all, a list, or a list with one list
+    /// per block.
+    Values(&'static str),
+    /// The values as 32-bit integers.
+    Integers,
+    /// The nearest of `-x`, 0 and `x`, where `x` is the mean absolute value of the tensor.
+    RoundToMean,
+    /// The sums of all elements along the outermost dimension, which is removed.
+    SumParts,
+    /// A batch normalization with running statistics, folded into a vector, given the number that is added to the
+    /// variances. The operands are the weight and the variance for the factors, or the weight, the variance, the bias
+    /// and the mean for the summands.
+    BatchNorm(f32),
+    /// A square grid of vectors, the rows of the tensor, resized with bilinear interpolation to the number of vectors
+    /// along each side that a formula gives.
     ResizeGrid(&'static str),
 }
 
@@ -837,18 +825,18 @@ pub struct Row {
     /// `{h}` of a head, `{kv}` of a key-value head: these tensors are stacked along a new outermost dimension. `a + b`
     /// concatenates tensors along their outermost dimension; so does `{+n}`, which stands for the numbers of `n`
     /// parts. `a * b` multiplies tensors element-wise in single precision and yields a vector. `a, b` lists the operands
-    /// of a function of several tensors ([`Map::BatchNorm`]). `{n}` stands for a number that the name of the output has,
+    /// of a function of several tensors ([`RowOp::BatchNorm`]). `{n}` stands for a number that the name of the output has,
     /// too, in place of its own `{n}`; such a row is optional.
     pub source: &'static str,
     /// The permutation of elements; empty for none. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
-    /// The functions applied to each value, in this order.
-    pub maps: &'static [Map],
+    /// How the values are made of the source's.
+    pub op: RowOp,
 }
 
 impl Row {
     const fn new(name: &'static str, shape: &'static [Dim], need: Need, when: When) -> Row {
-        Row { name, shape, need, when, bias: None, source: "", pattern: "", maps: &[] }
+        Row { name, shape, need, when, bias: None, source: "", pattern: "", op: RowOp::Map(&[]) }
     }
 
     const fn with_bias(self, need: Need) -> Row {
@@ -864,7 +852,11 @@ impl Row {
     }
 
     const fn mapped(self, maps: &'static [Map]) -> Row {
-        Row { maps, ..self }
+        self.made(RowOp::Map(maps))
+    }
+
+    const fn made(self, op: RowOp) -> Row {
+        Row { op, ..self }
     }
 }
 

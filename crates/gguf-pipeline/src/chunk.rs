@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use gguf_format::GgmlType;
 
-use crate::plan::{Draft, Op, Rounding, TensorPlan};
+use crate::op::ChunkedBy;
+use crate::parts::PART;
+use crate::plan::{Draft, Rounding, TensorPlan};
 
 /// Approximate size of a chunk, on the larger of its two sides: source or output.
 const CHUNK: u64 = 4 << 20;
-
-/// The maximum length of an undivided row, and the length of the parts of longer ones, except the last. A multiple of every block length.
-const PART: u64 = 1 << 20;
 
 /// A run of output rows, or a part of one, and the corresponding input elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,12 +56,6 @@ pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &T
         Rounding::Converter => tensor.ty.is_quantized() && from != tensor.ty,
         Rounding::Ggml => from != tensor.ty,
     }
-}
-
-/// The columns of a row in ranges to read at once: all of them, or the parts of a long row.
-pub(crate) fn parts(row_len: u64) -> impl Iterator<Item = Range<u64>> {
-    let n = if row_len == 0 { 0 } else { (row_len - 1) / PART };
-    (0..=n).map(move |i| i * PART..row_len.min((i + 1) * PART))
 }
 
 /// One of the drafts of a joint run. Tensors are identified by their indexes in the first draft.
@@ -158,6 +151,11 @@ impl<'a> Chunks<'a> {
     fn tensors(&self, index: usize) -> impl Iterator<Item = (&'a Draft, &'a TensorPlan)> + use<'a> {
         self.lanes.iter().filter_map(move |lane| Some((lane.draft, lane.tensor(index)?.1)))
     }
+
+    /// Whether any draft encodes the tensor's values of type `from` by ggml's rules.
+    fn is_encoded(&self, index: usize, from: GgmlType) -> bool {
+        self.tensors(index).any(|(draft, tensor)| goes_through_blocks(draft.rounding, from, tensor))
+    }
 }
 
 impl<'a> Iterator for Chunks<'a> {
@@ -170,19 +168,13 @@ impl<'a> Iterator for Chunks<'a> {
             // Sizes were checked when the file was laid out.
             let n = tensor.n_elements();
             let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
-            let n_rows = match &tensor.op {
-                // If the order of values is kept and blocks are single values, each value is a row: a chunk may end anywhere. Errors are
-                // measured for whole rows.
-                Op::Copy(input)
-                    if !self.tensors(index).any(|(draft, t)| goes_through_blocks(draft.rounding, input.ty, t))
-                        && !input.ty.is_quantized()
-                        && !self.whole_rows =>
-                {
-                    n
-                }
-                Op::Copy(_) | Op::Gather(_) | Op::Sum(_) | Op::Resize(_) => n / row_of_shape,
-                Op::Product(_) | Op::BatchNorm(_) | Op::Narrow(_) | Op::Computed(_) => n,
+            let is_by_value = match tensor.op.operation().chunked_by() {
+                ChunkedBy::Rows => false,
+                ChunkedBy::Values => true,
+                // Errors are measured for whole rows.
+                ChunkedBy::ValuesUnlessEncoded => !self.whole_rows && !self.is_encoded(index, tensor.op.value_type()),
             };
+            let n_rows = if is_by_value { n } else { n / row_of_shape };
             if n == 0 || self.row >= n_rows {
                 (self.tensor, self.row, self.column) = (index + 1, 0, 0);
                 continue;
@@ -208,30 +200,6 @@ impl<'a> Iterator for Chunks<'a> {
             }
             self.row += n_rows;
             return Some((index, Chunk { first_row, n_rows, row_len, columns: 0..row_len, matrix }));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gguf_format::TYPES;
-
-    #[test]
-    fn parts_are_whole_blocks_of_every_type() {
-        for info in TYPES {
-            assert!(PART.is_multiple_of(info.block_len.into()), "{}", info.name);
-        }
-    }
-
-    #[test]
-    fn parts_cover_a_row() {
-        for (row_len, ends) in
-            [(0, vec![0]), (1, vec![1]), (PART, vec![PART]), (2 * PART + 7, vec![PART, 2 * PART, 2 * PART + 7])]
-        {
-            let all: Vec<Range<u64>> = parts(row_len).collect();
-            assert_eq!(all.iter().map(|part| part.end).collect::<Vec<_>>(), ends);
-            assert!(all.first().unwrap().start == 0 && all.windows(2).all(|w| w[0].end == w[1].start));
         }
     }
 }

@@ -9,8 +9,7 @@ use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
-use crate::gguf::MAX_TENSORS;
-use crate::plan::MAX_PADDING;
+use crate::limits::{MAX_PADDING, MAX_TENSORS};
 use crate::progress::Cancelled;
 
 /// Reasons why a plan cannot be made or run. A message includes that of its cause.

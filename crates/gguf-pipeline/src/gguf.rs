@@ -8,6 +8,7 @@ use gguf_format::{ByteOrder, Dialect, Gguf, Head, Version, swap_blocks};
 use gguf_io::{Model, Tensor};
 
 use crate::error::Error;
+use crate::limits::MAX_TENSORS;
 use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, Shape, TensorPlan};
 use crate::source::{Source, Stored};
 
@@ -104,9 +105,6 @@ impl Source for GgufSource {
         self.model.files().iter().try_for_each(|file| file.check_unchanged().map_err(Error::input))
     }
 }
-
-/// The maximum number of tensors of a model. Models in use have some thousands.
-pub const MAX_TENSORS: u64 = gguf_io::MODEL_LIMITS.tensors;
 
 /// Checks that there is memory for the copies of heads made by an edit or a plan: the values, and their encoded form. `path` names the
 /// model in the error.

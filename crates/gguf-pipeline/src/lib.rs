@@ -12,38 +12,44 @@
 //!   [`workers`] is the worker loop.
 #![forbid(unsafe_code)]
 
+mod buffers;
+mod cast;
 mod chunk;
+mod encode;
 mod error;
 mod execute;
 mod gguf;
-mod grid;
 mod importance;
 mod journal;
-mod mean;
+mod limits;
 pub mod moves;
-mod ops;
+mod op;
 mod options;
+mod parts;
 pub mod plan;
 mod progress;
 pub mod range;
+mod read;
 mod reads;
 pub mod report;
 mod run;
 mod scan;
+mod shape;
 mod sink;
 mod source;
+mod totals;
 pub mod workers;
 mod write;
 
 pub use error::{Difference, Error};
 pub use execute::Overflow;
-pub use gguf::{GgufSource, MAX_TENSORS, UNSPLIT_HEAD, check_memory};
+pub use gguf::{GgufSource, UNSPLIT_HEAD, check_memory};
 pub use importance::Importance;
+pub use limits::MAX_TENSORS;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
-pub use reads::SourceRead;
 pub use run::{check_outputs, rooms, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
-pub use source::{Source, Stored};
+pub use source::{Source, SourceRead, Stored};

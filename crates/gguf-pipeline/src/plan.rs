@@ -6,217 +6,25 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
-use gguf_format::{ByteOrder, GgmlType, Gguf, Head, Kv, Layout, MAX_DIMS, NewTensor, Places, Str, Value, n_elements};
+use gguf_format::{ByteOrder, GgmlType, Gguf, Head, Kv, Layout, NewTensor, Places, Str, Value, n_elements};
 
 use crate::error::Error;
 use crate::importance::Importance;
-use crate::moves::Move;
 use crate::source::Source;
 
 mod reason;
 
-pub use gguf_model::arch::Map;
+pub use crate::limits::MAX_PADDING;
+pub use crate::op::{
+    BatchNorm, Elementwise, Gather, Input, InputName, Inverse, Narrow, Op, Product, Resize, RoundToMean, Sum,
+};
+pub use crate::shape::Shape;
 pub use reason::{Keep, MixtureRow, Reason};
-
-/// The origin of an output tensor's data.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Op {
-    /// A copy of the source's elements in their order.
-    Copy(Input),
-    /// Rearranged or mapped elements.
-    Gather(Box<Gather>),
-    /// The products of the elements of source tensors of plain types and equal length, in single precision.
-    Product(Box<[Input]>),
-    /// The sums of corresponding elements of equal parts of a tensor.
-    Sum(Box<Sum>),
-    /// A grid of vectors, interpolated to another size.
-    Resize(Box<Resize>),
-    /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
-    /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
-    /// the sources if all are half precision, else to single precision.
-    BatchNorm(Box<BatchNorm>),
-    /// The lower halves of the source's 64-bit integers.
-    Narrow(Input),
-    /// Values computed by the plan.
-    Computed(Vec<f32>),
-}
-
-/// A batch normalization, folded into a vector.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BatchNorm {
-    /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
-    pub inputs: Vec<Input>,
-    /// The number added to the variance.
-    pub eps: f32,
-}
-
-/// Elements of source tensors, rearranged for the output and mapped to other values.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Gather {
-    /// The source tensors, at least one: of plain types, or all of one block type, whose blocks are the elements of moves.
-    pub inputs: Vec<Input>,
-    /// The rearrangement. The moves together fill the output.
-    pub moves: Vec<Move>,
-    /// The functions applied to each value, in this order.
-    pub maps: Vec<Map>,
-}
-
-/// The sums of corresponding elements of equal parts, which are added in order in single precision; in half precision, the sums are
-/// rounded.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sum {
-    /// All parts, one after the other. Their functions are not applied.
-    pub parts: Gather,
-    /// Number of parts.
-    pub n_parts: u64,
-}
-
-/// A grid of vectors, resized by bilinear interpolation between the vectors in its corners, in single precision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resize {
-    /// The grid, of a plain type: vectors in rows.
-    pub input: Input,
-    /// Rows and columns of the input, at least 1.
-    pub from: [u64; 2],
-    /// Rows and columns of the output, at least 1.
-    pub to: [u64; 2],
-    /// Elements of a vector.
-    pub vector_len: u64,
-}
-
-/// The extent to which the sources can be restored from the output of an operation.
-#[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Inverse {
-    /// Completely, to the bit: each element of the sources has a distinct place and its value.
-    Exact,
-    /// Completely, except for the rounding of computed values.
-    Rounded,
-    /// Incompletely: some elements of the sources are omitted.
-    Lost,
-}
-
-impl Gather {
-    /// The type of the moved elements: that of the sources, or single precision if sources have different types.
-    pub fn source_type(&self) -> GgmlType {
-        let mut types = self.inputs.iter().map(|input| input.ty);
-        let first = types.next().unwrap_or(GgmlType::F32);
-        if types.all(|ty| ty == first) { first } else { GgmlType::F32 }
-    }
-
-    /// The extent to which [`Move::inverse`](crate::moves::Move::inverse) restores the sources. `n_elements` is the length of an input.
-    pub fn inverse(&self, n_elements: impl Fn(&Input) -> u64) -> Inverse {
-        let mut left: Vec<u64> = self.inputs.iter().map(n_elements).collect();
-        for item in &self.moves {
-            // Moves have disjoint sources, except if one repeats elements.
-            if let Some(left) = left.get_mut(item.input) {
-                *left = left.saturating_sub(item.n_elements());
-            }
-        }
-        let repeats = self.moves.iter().flat_map(|item| &item.axes).any(|axis| axis.from == 0 && axis.count > 1);
-        match (repeats || left.iter().any(|n| *n > 0), self.maps.is_empty()) {
-            (true, _) => Inverse::Lost,
-            (false, true) => Inverse::Exact,
-            (false, false) => Inverse::Rounded,
-        }
-    }
-}
-
-impl Op {
-    /// The source tensor, if the operation copies its elements in their order.
-    pub fn copied(&self) -> Option<&Input> {
-        match self {
-            Op::Copy(input) => Some(input),
-            _ => None,
-        }
-    }
-
-    /// The source tensors of the operation.
-    pub fn inputs(&self) -> &[Input] {
-        match self {
-            Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
-            Op::Gather(gather) => &gather.inputs,
-            Op::Product(inputs) => inputs,
-            Op::BatchNorm(norm) => &norm.inputs,
-            Op::Sum(sum) => &sum.parts.inputs,
-            Op::Resize(grid) => std::slice::from_ref(&grid.input),
-            Op::Computed(_) => &[],
-        }
-    }
-
-    /// The type of the values before they are encoded.
-    pub fn value_type(&self) -> GgmlType {
-        match self {
-            Op::Copy(input) => input.ty,
-            Op::Gather(gather) => match gather.source_type() {
-                ty if gather.maps.is_empty() || ty == GgmlType::F16 => ty,
-                _ => GgmlType::F32,
-            },
-            Op::Narrow(_) => GgmlType::I32,
-            Op::Sum(sum) => match sum.parts.source_type() {
-                GgmlType::F16 => GgmlType::F16,
-                _ => GgmlType::F32,
-            },
-            Op::Product(_) | Op::BatchNorm(_) | Op::Resize(_) | Op::Computed(_) => GgmlType::F32,
-        }
-    }
-}
-
-/// A source tensor of an operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
-    index: u32,
-    /// The type: the GGUF type with the same elements.
-    pub ty: GgmlType,
-    /// The name, for messages; empty if the source is a model in GGUF, which has it.
-    pub name: InputName,
-}
-
-impl Input {
-    /// The tensor `index` of a [`Source`]; no source has 2³² tensors.
-    pub fn new(index: usize, name: &str, ty: GgmlType) -> Input {
-        let mut input = Input { index: 0, ty, name: InputName::new(name) };
-        input.set_index(index);
-        input
-    }
-
-    /// The index in the [`Source`].
-    pub fn index(&self) -> usize {
-        self.index as usize
-    }
-
-    /// Sets the index in the [`Source`].
-    pub fn set_index(&mut self, index: usize) {
-        self.index = u32::try_from(index).unwrap_or(u32::MAX);
-    }
-}
-
-/// The name of an [`Input`], in a single pointer: a plan may have very many inputs, most of them without a name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct InputName(Option<Box<Named>>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Named(Box<str>);
-
-impl InputName {
-    fn new(name: &str) -> InputName {
-        InputName((!name.is_empty()).then(|| Box::new(Named(name.into()))))
-    }
-}
-
-impl Deref for InputName {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.0.as_ref().map_or("", |name| &name.0)
-    }
-}
 
 /// The place of a tensor in the input files, which orders the tensors if a split is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -225,69 +33,6 @@ pub struct Place {
     pub file: u32,
     /// Offset of the data in the file, or index of the tensor in it.
     pub offset: u64,
-}
-
-/// The dimensions of a tensor in GGUF's order, the contiguous one first.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Shape(Dims);
-
-// A model may have very many tensors, of at most four dimensions.
-#[derive(Clone, PartialEq, Eq)]
-enum Dims {
-    Few { n: u8, dims: [u64; MAX_DIMS] },
-    Many(Box<[u64]>),
-}
-
-impl Default for Shape {
-    fn default() -> Shape {
-        Shape(Dims::Few { n: 0, dims: [0; MAX_DIMS] })
-    }
-}
-
-impl Deref for Shape {
-    type Target = [u64];
-
-    fn deref(&self) -> &[u64] {
-        match &self.0 {
-            Dims::Few { n, dims } => dims.get(..usize::from(*n)).unwrap_or_default(),
-            Dims::Many(dims) => dims,
-        }
-    }
-}
-
-impl DerefMut for Shape {
-    fn deref_mut(&mut self) -> &mut [u64] {
-        match &mut self.0 {
-            Dims::Few { n, dims } => dims.get_mut(..usize::from(*n)).unwrap_or_default(),
-            Dims::Many(dims) => dims,
-        }
-    }
-}
-
-impl FromIterator<u64> for Shape {
-    fn from_iter<I: IntoIterator<Item = u64>>(all: I) -> Shape {
-        let mut all = all.into_iter();
-        let (mut n, mut dims) = (0, [0; MAX_DIMS]);
-        while let Some(dim) = all.next() {
-            match dims.get_mut(usize::from(n)) {
-                Some(to) => (*to, n) = (dim, n + 1),
-                None => return Shape(Dims::Many(dims.into_iter().chain([dim]).chain(all).collect())),
-            }
-        }
-        Shape(Dims::Few { n, dims })
-    }
-}
-
-impl From<Vec<u64>> for Shape {
-    fn from(all: Vec<u64>) -> Shape {
-        all.into_iter().collect()
-    }
-}
-
-impl fmt::Debug for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
 }
 
 /// A tensor of a draft or plan: its [origin](TensorOrigin), to which it dereferences, and the type in the output.
@@ -419,10 +164,6 @@ pub enum Rounding {
     /// The rules of ggml.
     Ggml,
 }
-
-/// The maximum padding of a file with more padding than content. Every tensor is padded to a multiple of the alignment, a number in the
-/// metadata: files in use have 32, up to a huge page of 2 MiB.
-pub const MAX_PADDING: u64 = 256 << 20;
 
 /// An editable plan. Clones share the source: drafts that start as clones can be [run together](crate::run_all).
 ///

@@ -13,12 +13,14 @@ use gguf_format::{ByteOrder, GgmlType, scan_data};
 use gguf_quants::Rows;
 use gguf_quants::codec::{Matrix, codec};
 
+use crate::cast;
 use crate::chunk::{Chunks, Lane};
 use crate::error::Error;
-use crate::execute::{Input, Known, read};
-use crate::ops;
-use crate::plan::{Draft, Map, Op, Plan, TensorPlan};
+use crate::op::ReadBuffers;
+use crate::plan::{Draft, Op, Plan, TensorPlan};
 use crate::progress::{Event, Progress};
+use crate::read::Readable;
+use crate::totals::Totals;
 use crate::workers;
 
 /// Runs of values in the sample of a tensor.
@@ -132,8 +134,8 @@ pub fn check_range<'a>(
         Lane::beside(&first.draft, &plan.draft).ok_or_else(|| Error::Apart { path: plan.draft.path.clone() })
     };
     let lanes = plans.iter().map(lane).collect::<Result<Vec<Lane<'a>>, Error>>()?;
-    let known = Known::new(progress);
-    let search = Search { draft: &first.draft, lanes: &lanes, extent, found: Mutex::default(), known, progress };
+    let totals = Totals::new(progress);
+    let search = Search { draft: &first.draft, lanes: &lanes, extent, found: Mutex::default(), totals, progress };
     let tensors = first.tensors();
     let sampled = |index: &usize| lanes.iter().any(|lane| narrowed_type(lane, *index).is_some());
     let samples = (0..tensors.len()).filter(sampled).flat_map(|index| {
@@ -146,7 +148,7 @@ pub fn check_range<'a>(
         n_elements: chunk.n_elements(),
     });
     let read = |tensor: &&TensorPlan| decoder(tensor).is_some();
-    let value_bytes = |t: &TensorPlan| t.n_elements().saturating_mul(ops::width(t.op.value_type()) as u64);
+    let value_bytes = |t: &TensorPlan| t.n_elements().saturating_mul(cast::width(t.op.value_type()) as u64);
     match extent {
         Extent::Sample => workers::for_each(threads, samples, progress, Buffers::default, |b, p| search.piece(p, b))?,
         Extent::All => {
@@ -210,12 +212,11 @@ fn block_overflow(ty: GgmlType, values: &[f32], place: u64) -> Option<Values> {
 }
 
 /// How the values of a tensor are decoded, if they are floats of a source.
-fn decoder(tensor: &TensorPlan) -> Option<ops::Decode> {
+fn decoder(tensor: &TensorPlan) -> Option<cast::Decode> {
     match &tensor.op {
-        Op::Computed(_) => None,
         // Rounded values are no larger than those that they are rounded from, and need the whole tensor.
-        Op::Gather(gather) if gather.maps.contains(&Map::RoundToMean) => None,
-        _ => ops::decoder(tensor.op.value_type()),
+        Op::Computed(_) | Op::RoundToMean(_) => None,
+        _ => cast::decoder(tensor.op.value_type()),
     }
 }
 
@@ -232,7 +233,7 @@ struct Piece {
 /// What one thread reuses from piece to piece.
 #[derive(Default)]
 struct Buffers {
-    input: Input,
+    read: ReadBuffers,
     values: Vec<f32>,
 }
 
@@ -251,7 +252,7 @@ struct Search<'a> {
     extent: Extent,
     /// By plan and number of the tensor in the first plan.
     found: Mutex<BTreeMap<(usize, usize), Found>>,
-    known: Known<'a>,
+    totals: Totals<'a>,
     progress: &'a dyn Progress,
 }
 
@@ -264,11 +265,12 @@ impl Search<'_> {
         if first == 0 {
             self.progress.event(Event::Tensor { index, name: &tensor.shown() });
         }
-        let Buffers { input, values } = buffers;
-        let packed = read(index, self.draft, tensor, first, n_elements, &self.known, input)?;
+        let Buffers { read, values } = buffers;
+        let from = Readable { index, draft: self.draft, tensor, totals: &self.totals };
+        let packed = from.read(first, n_elements, read)?;
         let narrowed: Vec<Option<GgmlType>> = self.lanes.iter().map(|lane| narrowed_type(lane, index)).collect();
         let mut found = vec![Found { n_checked: n_elements, ..Found::default() }; narrowed.len()];
-        let bytes = ops::width(tensor.op.value_type());
+        let bytes = cast::width(tensor.op.value_type());
         for (n, packed) in packed.chunks(AT_ONCE * bytes).enumerate() {
             values.resize(packed.len() / bytes, 0.0);
             decode(packed, values);
@@ -276,7 +278,7 @@ impl Search<'_> {
             let not_finite =
                 Values::of(values, place, |values| values.iter().filter(|v| !v.is_finite()).count() as u64);
             for ((found, ty), lane) in found.iter_mut().zip(&narrowed).zip(self.lanes) {
-                let overflow = match ty.and_then(ops::overflow_counter) {
+                let overflow = match ty.and_then(cast::overflow_counter) {
                     Some(count) => Values::of(values, place, count),
                     None => lane.tensor(index).and_then(|(_, tensor)| block_overflow(tensor.ty, values, place)),
                 };
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn the_first_value_of_a_kind_is_named() {
         let values = [1.0, 65519.0, -7e4, f32::NAN, 7e4, f32::INFINITY];
-        let count = ops::overflow_counter(GgmlType::F16).unwrap();
+        let count = cast::overflow_counter(GgmlType::F16).unwrap();
         let found = Values::of(&values, 10, count).unwrap();
         assert_eq!(found, Values { count: 2, index: 12, value: -7e4 });
         let before = Values { count: 3, index: 4, value: 1e9 };

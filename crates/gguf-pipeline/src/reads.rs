@@ -2,31 +2,16 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chunk::{Chunk, Chunks, Lane};
+use crate::encode::read_squares;
 use crate::error::Error;
-use crate::execute::{Input, Known, read, squares_of};
+use crate::op::ReadBuffers;
 use crate::plan::{Draft, Op, Plan};
-use crate::source::Source;
-
-/// A read of a source file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SourceRead {
-    /// The path of the file, or its given name.
-    pub path: PathBuf,
-    /// The bytes, from the start of the file.
-    pub range: Range<u64>,
-}
-
-impl SourceRead {
-    /// A read of the bytes `range` of a file.
-    pub fn new(path: impl Into<PathBuf>, range: Range<u64>) -> SourceRead {
-        SourceRead { path: path.into(), range }
-    }
-}
+use crate::read::Readable;
+use crate::source::{Source, SourceRead};
+use crate::totals::Totals;
 
 impl Plan {
     /// The reads of a run without [`RunOptions::measure`](crate::RunOptions::measure), in the order in which one thread makes them. Several
@@ -56,8 +41,8 @@ impl Plan {
             draft,
             asked,
             next: Some((0, 0, 0)),
-            known: Known::new(&()),
-            input: Input::default(),
+            totals: Totals::new(&()),
+            buffers: ReadBuffers::default(),
             found: VecDeque::new(),
         }
     }
@@ -70,26 +55,25 @@ struct Reads<'a> {
     asked: Arc<Asked>,
     /// The place of the next chunk; `None` after the last, and after an error.
     next: Option<(usize, u64, u64)>,
-    known: Known<'a>,
-    input: Input,
+    totals: Totals<'a>,
+    buffers: ReadBuffers,
     found: VecDeque<SourceRead>,
 }
 
 impl Reads<'_> {
     /// Lists the reads of a chunk.
     fn add(&mut self, index: usize, chunk: &Chunk) -> Result<(), Error> {
-        let Some(tensor) = self.draft.tensors.get(index).filter(|tensor| !matches!(tensor.op, Op::Computed(_))) else {
-            return Ok(());
-        };
+        let Some(tensor) = self.draft.tensors.get(index) else { return Ok(()) };
+        let from = Readable { index, draft: &self.draft, tensor, totals: &self.totals };
         if let Op::Copy(input) = &tensor.op {
             // Nothing depends on the bytes: they need no memory.
             let bytes = |n| input.ty.tensor_bytes([n]).map_err(|_| Error::NoCodec { tensor: tensor.shown() });
             let (first, end) = (chunk.first(), chunk.first() + chunk.n_elements());
             self.asked.add(input.index(), bytes(first)?..bytes(end)?);
         } else {
-            read(index, &self.draft, tensor, chunk.first(), chunk.n_elements(), &self.known, &mut self.input)?;
+            from.read(chunk.first(), chunk.n_elements(), &mut self.buffers)?;
         }
-        squares_of(index, chunk, &self.draft, tensor, &self.known)?;
+        read_squares(from, chunk)?;
         self.found.append(&mut self.asked.reads.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }

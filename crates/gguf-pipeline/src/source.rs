@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use gguf_io::ModelFile;
 
 use crate::error::Error;
-use crate::reads::SourceRead;
 
 /// Tensors that can be read at any position, from many threads at once.
 ///
@@ -78,4 +78,21 @@ pub struct Stored<'a> {
     pub start: u64,
     /// Size of the data.
     pub bytes: u64,
+}
+
+/// A read of a source file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceRead {
+    /// The path of the file, or its given name.
+    pub path: PathBuf,
+    /// The bytes, from the start of the file.
+    pub range: Range<u64>,
+}
+
+impl SourceRead {
+    /// A read of the bytes `range` of a file.
+    pub fn new(path: impl Into<PathBuf>, range: Range<u64>) -> SourceRead {
+        SourceRead { path: path.into(), range }
+    }
 }

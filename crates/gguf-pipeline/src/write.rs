@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use gguf_io::Output;
 
+use crate::buffers::resize;
 use crate::error::Error;
-use crate::execute::resize;
 use crate::journal::{Finished, Identity, Journal, group_of};
 use crate::options::RunOptions;
 use crate::plan::Plan;
@@ -277,7 +277,7 @@ fn is_right(
     piece: &Piece<'_>,
     buffer: &mut Vec<u8>,
 ) -> Result<bool, Error> {
-    resize(buffer, piece.n_bytes, piece.tensor)?;
+    resize(buffer, piece.n_bytes, &piece.tensor.name)?;
     Ok(output.read_at(piece.offset, buffer).is_ok() && Journal::verify(record, buffer))
 }
 

@@ -4,9 +4,8 @@
 //! rows and whole columns of the matrix moves the rows of `B` and the columns of `A`; a transposition exchanges the two. The result of any other
 //! operation is not such a product, which is an error.
 
-use gguf_model::arch::Map;
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Gather, Input, Op};
+use gguf_pipeline::plan::{Elementwise, Gather, Input, Op};
 
 /// One of the two factors: the layout of its elements by row (or column) and rank.
 #[derive(Debug, Clone)]
@@ -100,25 +99,25 @@ pub(super) fn apply(op: &Op, shape: &[u64], pairs: &[Pair], is_embedding: bool) 
     let of_rows = if is_embedding { &mut a } else { &mut b };
     for map in maps {
         of_rows.maps.push(match *map {
-            Map::Scale(factor) => Map::Scale(factor),
-            Map::ScalePart { period, from, to, factor } => {
+            Elementwise::Scale(factor) => Elementwise::Scale(factor),
+            Elementwise::ScalePart { period, from, to, factor } => {
                 let row = |n: u64| Some(exact(n, n_columns)? * rank);
                 let bounds = (row(period), row(from), row(to));
                 let (Some(period), Some(from), Some(to)) = bounds else { return Err(Obstacle::Operation) };
-                Map::ScalePart { period, from, to, factor }
+                Elementwise::ScalePart { period, from, to, factor }
             }
             _ => return Err(Obstacle::Operation),
         });
     }
     match pairs.first().map(|pair| pair.scale) {
         Some(scale) if pairs.iter().all(|pair| pair.scale == scale) => {
-            of_rows.maps.extend((scale != 1.0).then_some(Map::Scale(scale)));
+            of_rows.maps.extend((scale != 1.0).then_some(Elementwise::Scale(scale)));
         }
         _ => {
             let period = b_slab.saturating_mul(pairs.len() as u64);
             of_rows.maps.extend((0u64..).zip(pairs).map(|(place, pair)| {
                 let from = place * b_slab;
-                Map::ScalePart { period, from, to: from + b_slab, factor: pair.scale }
+                Elementwise::ScalePart { period, from, to: from + b_slab, factor: pair.scale }
             }));
         }
     }
@@ -226,7 +225,7 @@ fn common(parts: &[Product]) -> Option<(Vec<Part>, Vec<Part>, bool)> {
 struct Builder {
     inputs: Vec<Input>,
     moves: Vec<Move>,
-    maps: Vec<Map>,
+    maps: Vec<Elementwise>,
 }
 
 impl Builder {
@@ -315,13 +314,9 @@ mod tests {
         for map in &gather.maps {
             for (i, value) in out.iter_mut().enumerate() {
                 *value *= match *map {
-                    Map::Scale(factor) => f64::from(factor),
-                    Map::ScalePart { period, from, to, factor } => {
-                        if (from..to).contains(&(i as u64 % period)) {
-                            f64::from(factor)
-                        } else {
-                            1.0
-                        }
+                    Elementwise::Scale(factor) => f64::from(factor),
+                    Elementwise::ScalePart { period, from, to, factor } => {
+                        if (from..to).contains(&(i as u64 % period)) { f64::from(factor) } else { 1.0 }
                     }
                     _ => panic!("{map:?}"),
                 };
@@ -372,12 +367,12 @@ mod tests {
 
     #[test]
     fn factors_of_moved_matrices_are_moved_factors() {
-        let scale = &[Map::Scale(0.5)][..];
+        let scale = &[Elementwise::Scale(0.5)][..];
         let parts = &[
-            Map::ScalePart { period: 24, from: 0, to: 6, factor: 2.0 },
-            Map::ScalePart { period: 24, from: 6, to: 24, factor: 4.0 },
+            Elementwise::ScalePart { period: 24, from: 0, to: 6, factor: 2.0 },
+            Elementwise::ScalePart { period: 24, from: 6, to: 24, factor: 4.0 },
         ][..];
-        let cases: &[(&str, [u64; 2], &[Map])] = &[
+        let cases: &[(&str, [u64; 2], &[Elementwise])] = &[
             ("", [8, 6], &[]),
             ("", [8, 6], scale),
             ("", [8, 6], parts),
@@ -450,7 +445,7 @@ mod tests {
 
     #[test]
     fn what_is_no_product_is_refused() {
-        let one = |pattern: &str, maps: &[Map]| {
+        let one = |pattern: &str, maps: &[Elementwise]| {
             let moved = Pattern::parse(pattern).unwrap().bind(&[8, 6], &sizes).unwrap();
             let shape: Vec<u64> = moved.shape.iter().rev().copied().collect();
             let op = Op::Gather(Box::new(Gather { inputs: vec![input(0)], moves: moved.moves, maps: maps.to_vec() }));
@@ -460,7 +455,7 @@ mod tests {
         for pattern in ["(a two) (c three) -> (a three) (c two)", "(h s) e -> h s e", "r c -> (r c)", "r c -> c r 1"] {
             assert_eq!(one(pattern, &[]), Some(Obstacle::Operation), "{pattern}");
         }
-        for map in [Map::Add(1.0), Map::ScalePart { period: 12, from: 0, to: 3, factor: 2.0 }] {
+        for map in [Elementwise::Add(1.0), Elementwise::ScalePart { period: 12, from: 0, to: 3, factor: 2.0 }] {
             assert_eq!(one("r c -> r c", &[map]), Some(Obstacle::Operation), "{map:?}");
         }
         let stack = |second: Pair| {

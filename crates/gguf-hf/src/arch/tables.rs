@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_format::{GgmlType, keys};
-use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Map, Row, TOWERS, When};
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Map, Row, RowOp, TOWERS, When};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
@@ -66,6 +66,14 @@ fn formulas_and_patterns_are_well_formed() {
     }
 }
 
+/// The formula of a function of values.
+fn formula_of(map: &Map) -> Option<&'static str> {
+    match *map {
+        Map::ScaleBy(formula) | Map::ScaleRowsBy(formula) | Map::PadRowsTo(formula) => Some(formula),
+        Map::Add(_) | Map::Scale(_) | Map::NegExp | Map::Softplus | Map::ZeroRows(_) => None,
+    }
+}
+
 /// The facts that a table and the rows of its architecture read.
 fn facts_read(arch: &'static Architecture, checkpoint: &'static Checkpoint) -> BTreeSet<String> {
     let keys = checkpoint.early_keys.iter().chain(checkpoint.keys).chain(checkpoint.tokenizer_first);
@@ -74,13 +82,12 @@ fn facts_read(arch: &'static Architecture, checkpoint: &'static Checkpoint) -> B
     let conditions = conditions.chain(checkpoint.skip.iter().map(|(_, formula)| *formula));
     let conditions = conditions.chain(checkpoint.rename_if.iter().map(|(.., formula)| *formula));
     let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
-    let maps = rows(arch).flat_map(|(row, _)| row.maps).filter_map(|map| match map {
-        Map::Values(formula) | Map::ScaleBy(formula) | Map::ScaleRowsBy(formula) | Map::PadRowsTo(formula) => {
-            Some(*formula)
-        }
-        _ => None,
+    let ops = rows(arch).flat_map(|(row, _)| match row.op {
+        RowOp::Values(formula) | RowOp::ResizeGrid(formula) => vec![formula],
+        RowOp::Map(maps) => maps.iter().filter_map(formula_of).collect(),
+        RowOp::Integers | RowOp::RoundToMean | RowOp::SumParts | RowOp::BatchNorm(_) => Vec::new(),
     });
-    let formulas = keys.chain(conditions).chain(lists).chain(maps).filter(|formula| !formula.is_empty());
+    let formulas = keys.chain(conditions).chain(lists).chain(ops).filter(|formula| !formula.is_empty());
     let names = formulas.flat_map(|formula| Formula::parse(formula).unwrap().names());
     let patterns =
         rows(arch).flat_map(|(row, _)| row.pattern.split(|c: char| !c.is_ascii_alphanumeric() && !"@._".contains(c)));
@@ -260,7 +267,7 @@ fn rows_name_what_the_reference_names() {
                     // The reference writes some tensors of the first block twice.
                     false if row.when == When::First => {}
                     // The values of a formula precede the name of the tensor.
-                    false if matches!(row.maps, [Map::Values(_)]) && !found.contains(&gguf) => {}
+                    false if matches!(row.op, RowOp::Values(_)) && !found.contains(&gguf) => {}
                     // A split matrix has a different name than its parts.
                     false if row.pattern.contains('[') && !found.contains(&gguf) => {}
                     false => {

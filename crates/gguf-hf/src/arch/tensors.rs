@@ -8,9 +8,9 @@ use std::rc::Rc;
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, ValueRef};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Row, RowOp, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{BatchNorm, Gather, Input, Op, Resize, Sum};
+use gguf_pipeline::plan::{BatchNorm, Elementwise, Gather, Input, Narrow, Op, Product, Resize, RoundToMean, Sum};
 
 use super::keys::unusable;
 use super::{blocks, names};
@@ -231,7 +231,7 @@ fn renumbered(
 
 /// The operation followed by the given number of divisions by 2.
 fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
-    let scale = Map::Scale((0..halvings).fold(1.0, |scale, _| scale / 2.0));
+    let scale = Elementwise::Scale((0..halvings).fold(1.0, |scale, _| scale / 2.0));
     match op {
         Op::Copy(input) => {
             let moves = crate::pattern::whole(shape).moves;
@@ -571,25 +571,25 @@ impl Slot {
             return Err(incomplete());
         }
         let row = self.tensor.row;
-        match row.maps {
-            [Map::Values(formula)] => {
+        match row.op {
+            RowOp::Values(formula) => {
                 let value = formulas.needed(formula, row.name, fields)?;
                 return self.values(formula, &value, h, key.block);
             }
-            [Map::Whole] => return self.whole_numbers(sources, h, block),
-            [Map::ResizeGrid(formula)] => {
+            RowOp::Integers => return self.whole_numbers(sources, h, block),
+            RowOp::ResizeGrid(formula) => {
                 let side = formulas.needed(formula, row.name, fields)?;
                 return self.resized(formula, &side, sources, h, block);
             }
-            [Map::BatchNorm(eps)] => {
+            RowOp::BatchNorm(eps) => {
                 let (shape, inputs) = self.vectors(name, sources, h, block)?;
-                return Ok((shape, Op::BatchNorm(Box::new(BatchNorm { inputs, eps: *eps }))));
+                return Ok((shape, Op::BatchNorm(Box::new(BatchNorm { inputs, eps }))));
             }
-            _ if row.source.contains(PRODUCT) => {
-                let (shape, inputs) = self.vectors(name, sources, h, block)?;
-                return Ok((shape, Op::Product(inputs.into())));
-            }
-            _ => {}
+            RowOp::Map(_) | RowOp::RoundToMean | RowOp::SumParts => {}
+        }
+        if row.source.contains(PRODUCT) {
+            let (shape, inputs) = self.vectors(name, sources, h, block)?;
+            return Ok((shape, Op::Product(Product { inputs: inputs.into() })));
         }
         let pattern = match row.pattern {
             "" => None,
@@ -619,7 +619,7 @@ impl Slot {
                 None => Ok(crate::pattern::whole(shape)),
             };
             let moved = match input.ty.is_quantized() {
-                true => blocks::moved(source, bind)?.filter(|_| row.maps.is_empty() && !joins),
+                true => blocks::moved(source, bind)?.filter(|_| row.op == RowOp::Map(&[]) && !joins),
                 false => Some(bind(&source.shape)?),
             };
             let moved = moved.ok_or_else(|| wrong("its blocks cannot be moved as the architecture asks".to_owned()))?;
@@ -649,11 +649,13 @@ impl Slot {
         if self.stack.is_some_and(|template| !template.joins) {
             shape.insert(0, n_stack);
         }
-        let mut maps = Vec::with_capacity(row.maps.len());
-        for map in row.maps {
-            resolve(*map, row.name, (fields, formulas), &mut shape, &mut moves, &mut maps)?;
+        let mut maps = Vec::new();
+        if let RowOp::Map(functions) = row.op {
+            for map in functions {
+                resolve(*map, row.name, (fields, formulas), &mut shape, &mut moves, &mut maps)?;
+            }
         }
-        let n_parts = (row.maps == [Map::AddParts] && !shape.is_empty()).then(|| shape.remove(0));
+        let n_parts = (row.op == RowOp::SumParts && !shape.is_empty()).then(|| shape.remove(0));
         if let Some(input) = inputs.first()
             && let Some(row_len) = shape.last_mut()
         {
@@ -668,12 +670,13 @@ impl Slot {
             _ => false,
         };
         let op = match inputs.pop() {
-            Some(input) if is_copy && maps.is_empty() => Op::Copy(input),
+            Some(input) if is_copy && row.op != RowOp::RoundToMean && maps.is_empty() => Op::Copy(input),
             Some(input) => {
                 inputs.push(input);
                 let gather = Gather { inputs, moves, maps };
                 match n_parts {
                     Some(n_parts) => Op::Sum(Box::new(Sum { parts: gather, n_parts })),
+                    None if row.op == RowOp::RoundToMean => Op::RoundToMean(Box::new(RoundToMean { values: gather })),
                     None => Op::Gather(Box::new(gather)),
                 }
             }
@@ -717,7 +720,7 @@ impl Slot {
         self.check_shape(&shape, sources, h, block)?;
         let input = |ty| Input::new(index, &source.name, ty);
         match source.dtype.ggml {
-            Some(ty @ GgmlType::I64) => Ok((shape, Op::Narrow(input(ty)))),
+            Some(ty @ GgmlType::I64) => Ok((shape, Op::Narrow(Narrow { input: input(ty) }))),
             Some(ty @ GgmlType::I32) => Ok((shape, Op::Copy(input(ty)))),
             _ => Err(PlanError::Packed {
                 tensor: source.name.clone(),
@@ -861,7 +864,7 @@ fn resolve(
     (fields, formulas): (&Fields, &Formulas),
     shape: &mut [u64],
     moves: &mut Vec<Move>,
-    maps: &mut Vec<Map>,
+    maps: &mut Vec<Elementwise>,
 ) -> Result<(), PlanError> {
     let value = |formula| formulas.needed(formula, row, fields);
     let wrong = |formula: &str, found: &serde_json::Value, expected| {
@@ -872,7 +875,7 @@ fn resolve(
         Map::ScaleBy(formula) => {
             let found = value(formula)?;
             let factor = found.as_f64().ok_or_else(|| wrong(formula, &found, "a number"))?;
-            maps.push(Map::Scale(factor as f32));
+            maps.push(Elementwise::Scale(factor as f32));
         }
         Map::ScaleRowsBy(formula) => {
             let found = value(formula)?;
@@ -887,7 +890,7 @@ fn resolve(
             let mut first = 0;
             for (n, factor) in pairs {
                 let (from, to) = (first * row_len, (first + n) * row_len);
-                maps.push(Map::ScalePart { period, from, to, factor });
+                maps.push(Elementwise::ScalePart { period, from, to, factor });
                 first += n;
             }
         }
@@ -900,14 +903,15 @@ fn resolve(
                 let (from, missing) = (rows.saturating_mul(row_len), (n - *rows).saturating_mul(row_len));
                 let axes = vec![Axis { count: missing, from: 0, to: 1 }];
                 moves.push(Move { input: 0, from: 0, to: from, axes });
-                maps.push(Map::ZeroFrom(from));
+                maps.push(Elementwise::ZeroFrom(from));
                 *rows = n;
             }
         }
-        Map::ZeroRows(n) => maps.push(Map::ZeroBefore(n.saturating_mul(row_len))),
-        // It determines the operation.
-        Map::AddParts => {}
-        map => maps.push(map),
+        Map::ZeroRows(n) => maps.push(Elementwise::ZeroBefore(n.saturating_mul(row_len))),
+        Map::Add(addend) => maps.push(Elementwise::Add(addend)),
+        Map::Scale(factor) => maps.push(Elementwise::Scale(factor)),
+        Map::NegExp => maps.push(Elementwise::NegExp),
+        Map::Softplus => maps.push(Elementwise::Softplus),
     }
     Ok(())
 }

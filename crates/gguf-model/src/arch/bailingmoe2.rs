@@ -56,7 +56,7 @@ const BLOCK: &[Row] = rows! {
     "attn_q_norm.weight"       [HeadK]      Required Always <- "attention.query_layernorm";
     "attn_k_norm.weight"       [HeadK]      Required Always <- "attention.key_layernorm";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.expert_bias";
-    "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.centered_bias", Map::Values("[[] if b == null else centered(b) for b in @expert_biases]");
+    "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.centered_bias" => RowOp::Values("[[] if b == null else centered(b) for b in @expert_biases]");
     "layer_output_norm.weight" [Embd]       Optional NextTokens <- "final_layernorm";
 };
 

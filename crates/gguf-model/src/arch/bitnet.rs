@@ -35,14 +35,14 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_sub_norm.weight" [Embd]       Required Always <- "self_attn.inner_attn_ln";
-    "attn_q.weight"        [Embd Embd]  Required Always <- "self_attn.q_proj", Map::RoundToMean;
-    "attn_k.weight"        [Embd V]     Required Always <- "self_attn.k_proj", Map::RoundToMean;
-    "attn_v.weight"        [Embd V]     Required Always <- "self_attn.v_proj", Map::RoundToMean;
-    "attn_output.weight"   [Embd Embd]  Required Always <- "self_attn.o_proj", Map::RoundToMean;
+    "attn_q.weight"        [Embd Embd]  Required Always <- "self_attn.q_proj" => RowOp::RoundToMean;
+    "attn_k.weight"        [Embd V]     Required Always <- "self_attn.k_proj" => RowOp::RoundToMean;
+    "attn_v.weight"        [Embd V]     Required Always <- "self_attn.v_proj" => RowOp::RoundToMean;
+    "attn_output.weight"   [Embd Embd]  Required Always <- "self_attn.o_proj" => RowOp::RoundToMean;
     "ffn_sub_norm.weight"  [Ff]         Required Always <- "mlp.ffn_layernorm";
-    "ffn_gate.weight"      [Embd Ff]    Required Always <- "mlp.gate_proj", Map::RoundToMean;
-    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj", Map::RoundToMean;
-    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj", Map::RoundToMean;
+    "ffn_gate.weight"      [Embd Ff]    Required Always <- "mlp.gate_proj" => RowOp::RoundToMean;
+    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj" => RowOp::RoundToMean;
+    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj" => RowOp::RoundToMean;
 };
 
 /// The scales of the matrices, in files of other converters.

@@ -181,7 +181,7 @@ const COMPRESSOR: &[Row] = rows! {
 };
 
 const ROUTER: &[Row] = rows! {
-    "ffn_gate_tid2eid.weight" [ExpertsUsed Vocab] Required Hashed <- "ffn.gate.tid2eid", Map::Whole;
+    "ffn_gate_tid2eid.weight" [ExpertsUsed Vocab] Required Hashed <- "ffn.gate.tid2eid" => RowOp::Integers;
     "exp_probs_b.bias"        [Experts]           Required Scored <- "ffn.gate.bias";
     "exp_probs_b_vl.bias"     [Experts]           Optional Always <- "ffn.gate.bias_vl";
 };

@@ -37,8 +37,8 @@ const BLOCK: &[Row] = rows! {
     "ffn_norm.weight"            [Embd]     Required Always <- "pre_feedforward_layernorm", Map::Add(1.0);
     "post_ffw_norm.weight"       [Embd]     Required Always <- "post_feedforward_layernorm", Map::Add(1.0);
     "attn_qkv.weight"            [Embd Qkv] Optional Always + Optional;
-    "attn_q_norm.weight"         [HeadK]    Required Always <- "self_attn.q_proj", Map::Values("qk_scale_factor");
-    "attn_k_norm.weight"         [HeadK]    Required Always <- "self_attn.q_proj", Map::Values("1.0");
+    "attn_q_norm.weight"         [HeadK]    Required Always <- "self_attn.q_proj" => RowOp::Values("qk_scale_factor");
+    "attn_k_norm.weight"         [HeadK]    Required Always <- "self_attn.q_proj" => RowOp::Values("1.0");
     "attn_q.weight"              [Embd Q]   UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
     "attn_k.weight"              [Embd K]   UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
     "attn_v.weight"              [Embd V]   UnlessFused Always + Optional <- "self_attn.v_proj";

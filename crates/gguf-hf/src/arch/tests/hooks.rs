@@ -1,11 +1,11 @@
 //! Encoders and recurrent models, whose tables use special features of the engine.
 
-use gguf_model::arch::Map;
+use gguf_pipeline::plan::Elementwise;
 
 use super::*;
 
 /// Names, shapes and value operations.
-fn outputs(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>, Vec<Map>)> {
+fn outputs(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>, Vec<Elementwise>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
     let plan = draft(c, &sources, OutType::Auto).unwrap();
     let maps = |op: &Op| match op {
@@ -102,7 +102,11 @@ fn weights_of_later_blocks_are_halved() {
     ];
     for (every, expected) in [(2, [None, Some(0.5), Some(0.25), None]), (0, [None; 4])] {
         let found: Vec<_> = outputs(&rwkv(every), sources).into_iter().map(|(.., maps)| maps).collect();
-        assert_eq!(found, expected.map(|scale| scale.into_iter().map(Map::Scale).collect::<Vec<_>>()), "{every}");
+        assert_eq!(
+            found,
+            expected.map(|scale| scale.into_iter().map(Elementwise::Scale).collect::<Vec<_>>()),
+            "{every}"
+        );
     }
 }
 
@@ -199,18 +203,16 @@ fn parts_of_a_matrix_are_joined_in_the_order_of_their_numbers() {
 #[test]
 fn matrices_of_bitnet_are_rounded_by_their_mean() {
     let c = config(json!({"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "rms_norm_eps": 1e-5}));
-    let found = outputs(
-        &c,
-        &[
-            ("model.layers.1.self_attn.q_proj.weight", &[64, 64]),
-            ("model.layers.1.self_attn.inner_attn_ln.weight", &[64]),
-        ],
-    );
-    let expected = [
-        ("blk.1.attn_q.weight", vec![64, 64], vec![Map::RoundToMean]),
-        ("blk.1.attn_sub_norm.weight", vec![64], vec![]),
+    let sources = [
+        source("model.layers.1.self_attn.q_proj.weight", Dtype::BF16, &[64, 64]),
+        source("model.layers.1.self_attn.inner_attn_ln.weight", Dtype::BF16, &[64]),
     ];
-    assert_eq!(found, expected.map(|(name, shape, maps)| (name.to_owned(), shape, maps)));
+    let plan = draft(&c, &sources, OutType::Auto).unwrap();
+    let [matrix, norm] = &plan.tensors[..] else { panic!("{:?}", plan.tensors) };
+    assert_eq!((matrix.shown().as_str(), &*matrix.shape), ("blk.1.attn_q.weight", &[64, 64][..]));
+    assert!(matches!(&matrix.op, Op::RoundToMean(op) if op.values.inputs[0].index() == 0));
+    assert_eq!((norm.shown().as_str(), &*norm.shape), ("blk.1.attn_sub_norm.weight", &[64][..]));
+    assert!(matches!(norm.op, Op::Copy(_)));
     let other = [source("model.layers.0.mlp.ffn_sub_norm.weight", Dtype::BF16, &[96])];
     let error = draft(&c, &other, OutType::Auto).unwrap_err().to_string();
     assert!(error.contains("squared ReLU"), "{error}");
@@ -234,8 +236,11 @@ fn two_tensors_are_multiplied_to_a_vector() {
     let planned = plan(&[1, 64]).unwrap();
     let [tensor] = &planned.tensors[..] else { panic!("{:?}", planned.tensors) };
     assert_eq!((tensor.shown().as_str(), &*tensor.shape), ("blk.0.ffn_res_score.weight", &[64][..]));
-    let Op::Product(inputs) = &tensor.op else { panic!("{:?}", tensor.op) };
-    assert_eq!(inputs.iter().map(|i| (i.index(), i.ty)).collect::<Vec<_>>(), [(0, GgmlType::BF16), (1, GgmlType::F32)]);
+    let Op::Product(product) = &tensor.op else { panic!("{:?}", tensor.op) };
+    assert_eq!(
+        product.inputs.iter().map(|i| (i.index(), i.ty)).collect::<Vec<_>>(),
+        [(0, GgmlType::BF16), (1, GgmlType::F32)]
+    );
     let error = plan(&[63]).unwrap_err().to_string();
     assert!(error.contains("mlp_res_proj") && error.contains("[63]"), "{error}");
     let one = [source("model.layers.0.mlp_res_norm.weight", Dtype::BF16, &[64])];

@@ -136,9 +136,9 @@ const SPEECH_BLOCK: &[Row] = rows! {
     "a.blk.{}.conv_pw1.bias"     []          Required Always <- "conv.up_conv.bias";
     "a.blk.{}.conv_pw2.weight"   []          Required Always <- "conv.down_conv" : "o i 1 -> o i";
     "a.blk.{}.conv_pw2.bias"     []          Required Always <- "conv.down_conv.bias";
-    "a.blk.{}.conv_norm.weight"  []          Required Always <- "conv.batch_norm, conv.batch_norm.running_var" : "", Map::BatchNorm(1e-5);
+    "a.blk.{}.conv_norm.weight"  []          Required Always <- "conv.batch_norm, conv.batch_norm.running_var" : "" => RowOp::BatchNorm(1e-5);
     "a.blk.{}.conv_norm.bias"    []          Required Always
-        <- "conv.batch_norm, conv.batch_norm.running_var, conv.batch_norm.bias, conv.batch_norm.running_mean" : "", Map::BatchNorm(1e-5);
+        <- "conv.batch_norm, conv.batch_norm.running_var, conv.batch_norm.bias, conv.batch_norm.running_mean" : "" => RowOp::BatchNorm(1e-5);
 };
 
 const SPEECH_PROJECTOR: &[Row] = rows! {

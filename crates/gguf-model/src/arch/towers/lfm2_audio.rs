@@ -77,7 +77,7 @@ const BLOCK: &[Row] = rows! {
     "a.blk.{}.conv_pw1.bias"     []          Required Always <- "conv.pointwise_conv1.bias";
     "a.blk.{}.conv_pw2.weight"   []          Required Always <- "conv.pointwise_conv2" : "o i 1 -> o i";
     "a.blk.{}.conv_pw2.bias"     []          Required Always <- "conv.pointwise_conv2.bias";
-    "a.blk.{}.conv_norm.weight"  [Embd]      Required Always <- "conv.batch_norm, conv.batch_norm.running_var" : "", Map::BatchNorm(1e-5);
+    "a.blk.{}.conv_norm.weight"  [Embd]      Required Always <- "conv.batch_norm, conv.batch_norm.running_var" : "" => RowOp::BatchNorm(1e-5);
     "a.blk.{}.conv_norm.bias"    [Embd]      Required Always
-        <- "conv.batch_norm, conv.batch_norm.running_var, conv.batch_norm.bias, conv.batch_norm.running_mean" : "", Map::BatchNorm(1e-5);
+        <- "conv.batch_norm, conv.batch_norm.running_var, conv.batch_norm.bias, conv.batch_norm.running_mean" : "" => RowOp::BatchNorm(1e-5);
 };

@@ -35,7 +35,7 @@ const ROPE: &str = "(h two i) ... -> (h i two) ...";
 
 const OUTSIDE: &[Row] = rows! {
     "v.patch_embd.weight"    []     Required Always <- "patch_embedder.patch_embedding"
-        : "o (patch.frames three patch.rows patch.columns) -> patch.frames o three patch.rows patch.columns", Map::AddParts;
+        : "o (patch.frames three patch.rows patch.columns) -> patch.frames o three patch.rows patch.columns" => RowOp::SumParts;
     "v.patch_embd.bias"      [Embd] Optional Always <- "patch_embedder.patch_embedding.bias";
     "v.position_embd.weight" []     Required Always <- "patch_embedder.position_embedding_table";
     "v.pre_ln.weight"        [Embd] Required Always + Optional <- "ln_pre";

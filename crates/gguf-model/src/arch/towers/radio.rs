@@ -46,7 +46,7 @@ const OUTSIDE: &[Row] = rows! {
     "v.class_embd"           []     Required Always <- "patch_generator.cls_token.token";
     "v.patch_embd.weight"    []     Required Always <- "patch_generator.embedder"
         : "o (three patch.rows patch.columns) -> o three patch.rows patch.columns";
-    "v.position_embd.weight" []     Required Always <- "patch_generator.pos_embed", Map::ResizeGrid("image_size // patch.rows");
+    "v.position_embd.weight" []     Required Always <- "patch_generator.pos_embed" => RowOp::ResizeGrid("image_size // patch.rows");
     "mm.model.mlp.0.weight"  []     Required Always + Optional <- "mlp1.0";
     "mm.model.mlp.1.weight"  []     Required Always + Optional <- "mlp1.1";
     "mm.model.mlp.3.weight"  []     Required Always + Optional <- "mlp1.3";

@@ -4,10 +4,57 @@
 //! CPU with AVX2 (`cpu_upsample_linear_channels_last` in `aten/src/ATen/native/cpu/UpSampleKernel.cpp` of PyTorch, with aligned corners):
 //! the terms are added from the last one on, each product and sum in one step.
 
+use gguf_format::GgmlType;
 use gguf_quants::float;
 
+use super::input::Input;
+use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
+use crate::buffers::no_codec;
+use crate::cast::decoder;
 use crate::error::Error;
-use crate::plan::Resize;
+
+/// A grid of vectors, resized by bilinear interpolation between the vectors in its corners, in single precision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resize {
+    /// The grid, of a plain type: vectors in rows.
+    pub input: Input,
+    /// Rows and columns of the input, at least 1.
+    pub from: [u64; 2],
+    /// Rows and columns of the output, at least 1.
+    pub to: [u64; 2],
+    /// Elements of a vector.
+    pub vector_len: u64,
+}
+
+impl Operation for Resize {
+    fn inputs(&self) -> &[Input] {
+        std::slice::from_ref(&self.input)
+    }
+
+    fn inputs_mut(&mut self) -> &mut [Input] {
+        std::slice::from_mut(&mut self.input)
+    }
+
+    fn value_type(&self) -> GgmlType {
+        GgmlType::F32
+    }
+
+    fn chunked_by(&self) -> ChunkedBy {
+        ChunkedBy::Rows
+    }
+
+    fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
+        let ReadBuffers { raw, mapped, .. } = buffers;
+        wanted.resize(mapped, GgmlType::F32)?;
+        let decode = decoder(self.input.ty).ok_or_else(|| no_codec(wanted.tensor))?;
+        interpolate(self, wanted.first, mapped, |from, values| {
+            wanted.at(from, values.len() as u64).read_input(&self.input, raw)?;
+            decode(raw, values);
+            Ok(())
+        })?;
+        Ok(mapped)
+    }
+}
 
 /// Elements of a vector to interpolate at once.
 const RUN: u64 = 2048;
@@ -17,7 +64,7 @@ const RUN: u64 = 2048;
 ///
 /// # Errors
 /// Those of `read`.
-pub(crate) fn interpolate(
+fn interpolate(
     grid: &Resize,
     first: u64,
     out: &mut [u8],
@@ -68,10 +115,7 @@ fn neighbours(at: u64, from: u64, to: u64) -> [(u64, f32); 2] {
 
 #[cfg(test)]
 mod tests {
-    use gguf_format::GgmlType;
-
     use super::*;
-    use crate::plan::Input;
 
     #[rustfmt::skip]
     const EXPECTED: &[u32] = &[
