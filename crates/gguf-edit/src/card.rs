@@ -208,6 +208,7 @@ fn safe(text: &str) -> String {
 }
 
 /// `q4_K 80 %, q6_K 19 %, f32 1 %`: the types of tensors with their share of the bytes.
+#[expect(clippy::cast_possible_truncation, reason = "percentages are small; conversions of floats saturate")]
 fn shares(s: &Summary) -> String {
     let percent = |bytes: u64| (bytes as f64 * 100.0 / s.tensor_bytes.max(1) as f64).round() as u64;
     let shares = s.types.iter().map(|share| match percent(share.bytes) {
@@ -230,7 +231,7 @@ fn fields_of(gguf: &Gguf<'_>) -> Vec<(&'static str, Field)> {
     };
     let mut fields = Vec::new();
     let count = gguf.get(keys::GENERAL_BASE_MODEL_COUNT).and_then(|value| value.get::<u32>().ok()).unwrap_or(0);
-    let base = (0..count.min(LONGEST as u32)).filter_map(|i| {
+    let base = (0..count).take(LONGEST).filter_map(|i| {
         let url = text(&format!("general.base_model.{i}.repo_url"))?;
         Some(url.strip_prefix("https://huggingface.co/").unwrap_or(&url).to_owned())
     });

@@ -17,14 +17,14 @@ pub(crate) struct Composed {
 impl Composed {
     /// Adds a source, and redirects tensors that copy from it to this source.
     pub(crate) fn add(&mut self, source: Arc<dyn Source>, tensors: &mut [TensorPlan]) {
-        let number = self.sources.len() as u32;
+        let number = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
         self.sources.push(source);
         // A model may have very many tensors.
         self.tensors.reserve_exact(tensors.len());
         for tensor in tensors {
             if let Op::Copy(input) = &mut tensor.origin_mut().op {
                 let index = self.tensors.len();
-                self.tensors.push((number, input.index() as u32));
+                self.tensors.push((number, u32::try_from(input.index()).unwrap_or(u32::MAX)));
                 input.set_index(index);
             }
         }

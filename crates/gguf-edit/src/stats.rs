@@ -214,6 +214,7 @@ impl Spread {
         Spread { squares: 0.0, bins: vec![0; n_bins] }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "bins are limited to the last; conversions of floats saturate")]
     fn of(values: &[f32], mean: f64, (min, max): (f32, f32), n_bins: usize) -> Spread {
         let mut spread = Spread::new(n_bins);
         let (min, width) = (f64::from(min), f64::from(max) - f64::from(min));

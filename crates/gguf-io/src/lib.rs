@@ -13,6 +13,10 @@
 //! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one. An [`EditLock`](in_place::EditLock)
 //!   excludes other edits of a file.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 mod buffer;
 mod copy;

@@ -104,7 +104,7 @@ impl Model {
 
     /// The path of the first file, or its given name.
     pub fn path(&self) -> &Path {
-        self.files[0].path()
+        self.first().path()
     }
 
     /// The files, in the order of their shards.
@@ -114,8 +114,12 @@ impl Model {
 
     /// The head with the model's key-values: the first shard's.
     pub fn gguf(&self) -> &Gguf<'static> {
-        // Every model has at least one file.
-        self.files[0].gguf()
+        self.first().gguf()
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "every model has at least one file")]
+    fn first(&self) -> &ModelFile {
+        &self.files[0]
     }
 
     /// The first tensor with that name. The first look-up sorts the names.

@@ -158,7 +158,7 @@ impl Reading {
     /// Converts whole blocks. Rows of [`Encoding::Planar`] must already be in blocks.
     pub(crate) fn convert(self, raw: &[u8], out: &mut [u8]) {
         let (_, raw_bytes) = self.encoding.block();
-        let blocks = raw.chunks_exact(raw_bytes as usize).zip(out.chunks_exact_mut(self.block_bytes() as usize));
+        let blocks = raw.chunks_exact(memory_len(raw_bytes)).zip(out.chunks_exact_mut(memory_len(self.block_bytes())));
         match self.encoding {
             Encoding::Wide { ty, pairs } if self.decode => {
                 blocks.for_each(|(raw, out)| decode_wide(ty, pairs, raw, out))
@@ -180,12 +180,17 @@ impl Reading {
     }
 }
 
+/// A length in memory; that of no buffer if it cannot be represented.
+pub(crate) fn memory_len(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
 fn f32_at(bytes: &[u8], at: usize) -> f32 {
-    bytes.get(at..at + 4).map_or(0.0, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0.0, |b| f32::from_le_bytes(*b))
 }
 
 fn f16_at(bytes: &[u8], at: usize) -> f32 {
-    bytes.get(at..at + 2).map_or(0.0, |b| f16_to_f32_ggml(u16::from_le_bytes([b[0], b[1]])))
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0.0, |b| f16_to_f32_ggml(u16::from_le_bytes(*b)))
 }
 
 /// The level of value `i` of 16 bytes.
@@ -234,7 +239,8 @@ fn decode_wide(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
 /// Decodes a block of Q4_1_O to f32 values. The index in a block of zeros is 65535: such a block has no outlier.
 fn decode_outlier(raw: &[u8], out: &mut [u8]) {
     let [d, m, value] = [0, 2, 6].map(|at| f16_at(raw, at));
-    let outlier = raw.get(4..6).map_or(usize::MAX, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+    let outlier =
+        raw.get(4..).and_then(<[u8]>::first_chunk).map_or(usize::MAX, |b| usize::from(u16::from_le_bytes(*b)));
     let levels = raw.get(8..).unwrap_or_default();
     for (i, out) in out.chunks_exact_mut(4).enumerate() {
         let value = if i == outlier { value } else { f32::from(level(levels, true, i)) * d + m };
@@ -279,7 +285,7 @@ impl Rounding {
     /// Adds the scales of whole blocks.
     pub(crate) fn add_blocks(&mut self, encoding: Encoding, raw: &[u8]) {
         let n_scales = if encoding.ty() == GgmlType::Q4_1 { 2 } else { 1 };
-        for block in raw.chunks_exact(encoding.block().1 as usize) {
+        for block in raw.chunks_exact(memory_len(encoding.block().1)) {
             if encoding == Encoding::Outlier {
                 [0, 2, 6].into_iter().for_each(|at| self.add(f16_at(block, at)));
                 continue;

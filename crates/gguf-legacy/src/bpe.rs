@@ -77,18 +77,21 @@ pub(crate) fn char_of_byte(byte: u8) -> char {
     if is_printable(byte) {
         return char::from(byte);
     }
-    let n_before = (0..byte).filter(|&b| !is_printable(b)).count() as u32;
+    let n_before = (0..byte).map(|b| u32::from(!is_printable(b))).sum::<u32>();
     char::from_u32(256 + n_before).unwrap_or('\u{fffd}')
 }
 
 /// The text of bytes in a byte-level vocabulary.
+#[expect(clippy::indexing_slicing, reason = "every byte has a character")]
 pub(crate) fn text_of_bytes(bytes: &[u8], chars: &[char; 256]) -> String {
     bytes.iter().map(|&b| chars[usize::from(b)]).collect()
 }
 
 /// The characters of all bytes.
 pub(crate) fn chars() -> [char; 256] {
-    std::array::from_fn(|b| char_of_byte(b as u8))
+    let mut chars = ['\0'; 256];
+    chars.iter_mut().zip(0..=u8::MAX).for_each(|(char, byte)| *char = char_of_byte(byte));
+    chars
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use gguf_format::Kind;
 use gguf_io::ReadAt;
 
-use crate::block::{Encoding, Generation, are_plausible};
+use crate::block::{Encoding, Generation, are_plausible, blocks_of_planes, memory_len};
 use crate::container::Container;
 use crate::detect::{Recognition, Start, detect, family_of, start};
 use crate::error::Error;
@@ -302,10 +302,10 @@ impl LegacyFile {
                 if bytes > 16 << 20 {
                     continue;
                 }
-                row.resize(bytes as usize, 0);
+                row.resize(memory_len(bytes), 0);
                 self.read(piece.part, piece.offset, &mut row)?;
                 let mut blocks = vec![0; row.len()];
-                crate::block::blocks_of_planes(ty, &row, &mut blocks);
+                blocks_of_planes(ty, &row, &mut blocks);
                 as_blocks &= are_plausible(ty, &row);
                 as_planes &= are_plausible(ty, &blocks);
                 sample = Some(tensor.name.clone());

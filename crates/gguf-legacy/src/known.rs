@@ -45,7 +45,7 @@ fn signature(tokens: &TokenTexts, n: usize) -> String {
         let word = text.strip_prefix(b" ").unwrap_or(text);
         if !word.is_empty() && word.iter().all(u8::is_ascii_alphabetic) {
             hash.update(i.to_le_bytes());
-            hash.update((text.len() as u32).to_le_bytes());
+            hash.update(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
             hash.update(text);
         }
     }

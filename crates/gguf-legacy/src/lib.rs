@@ -7,6 +7,10 @@
 //! * [`questions`] lists its missing metadata; [`Answers`] provides it.
 //! * [`plan`](fn@plan) plans the migration; the [`plan`](Migration::plan) is run like any other.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 mod arrange;
 mod block;

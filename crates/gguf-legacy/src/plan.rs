@@ -15,7 +15,7 @@ use gguf_pipeline::plan::{
 use gguf_pipeline::{Event, Progress, workers};
 
 use crate::arrange::{Arranged, Arrangement, arrange};
-use crate::block::{Encoding, Generation, Reading, Rounding, Treatment, blocks_of_planes};
+use crate::block::{Encoding, Generation, Reading, Rounding, Treatment, blocks_of_planes, memory_len};
 use crate::container::Container;
 use crate::error::Error;
 use crate::file::{LegacyFile, Tensor};
@@ -312,8 +312,10 @@ fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &De
         Op::Copy(input)
     };
     let reason = Reason::Layout(if item.transposed { &"transposed" } else { decided.reason });
-    let place =
-        item.tensor.pieces.first().map_or(Place::default(), |p| Place { file: p.part as u32, offset: p.offset });
+    let place = item.tensor.pieces.first().map_or(Place::default(), |piece| Place {
+        file: u32::try_from(piece.part).unwrap_or(u32::MAX),
+        offset: piece.offset,
+    });
     TensorPlan::new(item.named.name.as_str(), item.shape.clone(), decided.ty, reason, op).at(place)
 }
 
@@ -378,8 +380,8 @@ fn measure(
             let mut rounding = Rounding::default();
             match tensor.encoding {
                 Encoding::Planar(ty) => {
-                    let mut blocks = vec![0; row_bytes as usize];
-                    for row in raw.chunks_exact(row_bytes as usize) {
+                    let mut blocks = vec![0; memory_len(row_bytes)];
+                    for row in raw.chunks_exact(memory_len(row_bytes)) {
                         blocks_of_planes(ty, row, &mut blocks);
                         rounding.add_blocks(tensor.encoding, &blocks);
                     }

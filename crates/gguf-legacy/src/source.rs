@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_pipeline::{Error, Source};
 
-use crate::block::{Encoding, Reading, blocks_of_planes};
+use crate::block::{Encoding, Reading, blocks_of_planes, memory_len};
 use crate::file::{Bytes, Piece};
 
 /// Approximate number of bytes to rearrange at a time.
@@ -108,7 +108,7 @@ impl LegacySource {
             let left = out.len() as u64 / block_bytes;
             let stretch = self.stretch(tensor, first, left).filter(|stretch| stretch.n > 0);
             let Some(stretch) = stretch else { return Err(out_of(tensor)) };
-            let (now, rest) = out.split_at_mut((stretch.n * block_bytes) as usize);
+            let (now, rest) = out.split_at_mut(memory_len(stretch.n * block_bytes));
             self.read_stretch(tensor, &stretch, now)?;
             first += stretch.n;
             out = rest;
@@ -130,9 +130,9 @@ impl LegacySource {
                 self.read_raw(tensor, piece, piece.offset + row * row_blocks * raw_bytes, &mut planes)?;
                 blocks_of_planes(ty, &planes, &mut blocks);
                 let n = (row_blocks - block).min(out.len() as u64 / reading.block_bytes());
-                let (now, rest) = out.split_at_mut((n * reading.block_bytes()) as usize);
-                let from = (block * raw_bytes) as usize;
-                reading.convert(blocks.get(from..from + (n * raw_bytes) as usize).unwrap_or_default(), now);
+                let (now, rest) = out.split_at_mut(memory_len(n * reading.block_bytes()));
+                let from = memory_len(block * raw_bytes);
+                reading.convert(blocks.get(from..from + memory_len(n * raw_bytes)).unwrap_or_default(), now);
                 (row, block, out) = (row + 1, 0, rest);
             }
             return Ok(());
@@ -143,10 +143,10 @@ impl LegacySource {
         }
         let at_once = (PIECE / raw_bytes).max(1).min(n);
         let mut raw = buffer(tensor, at_once * raw_bytes)?;
-        let chunks = out.chunks_mut((at_once * reading.block_bytes()) as usize);
+        let chunks = out.chunks_mut(memory_len(at_once * reading.block_bytes()));
         for (i, out) in (0u64..).zip(chunks) {
             let n = out.len() as u64 / reading.block_bytes();
-            let raw = raw.get_mut(..(n * raw_bytes) as usize).unwrap_or_default();
+            let raw = raw.get_mut(..memory_len(n * raw_bytes)).unwrap_or_default();
             self.read_raw(tensor, piece, start + i * at_once * raw_bytes, raw)?;
             reading.convert(raw, out);
         }
@@ -173,7 +173,7 @@ impl Source for LegacySource {
         // Single values of larger blocks may be requested.
         let mut blocks = buffer(tensor, (last - first) * block_bytes)?;
         self.read_blocks(tensor, first, &mut blocks)?;
-        let from = (offset - first * block_bytes) as usize;
+        let from = memory_len(offset - first * block_bytes);
         buffer_.copy_from_slice(blocks.get(from..from + buffer_.len()).unwrap_or_default());
         Ok(())
     }

@@ -137,7 +137,7 @@ fn read_apart(
         memory.resize(len, 0);
     }
     read(first * group, &mut packed)?;
-    how.take_apart(row_len as usize, &packed, &mut plain).map_err(|_| no_way())?;
+    how.take_apart(usize::try_from(row_len).map_err(|_| no_way())?, &packed, &mut plain).map_err(|_| no_way())?;
     let from = usize::try_from(offset - first * group).unwrap_or(usize::MAX);
     buffer.copy_from_slice(plain.get(from..from.saturating_add(buffer.len())).ok_or_else(no_way)?);
     Ok(())

@@ -349,7 +349,7 @@ fn n_bytes(encoding: Encoding, shape: &[u64]) -> Result<u64, SizeError> {
     let (block_len, block_bytes) = encoding.block();
     let row = shape.first().copied().unwrap_or(1);
     if !row.is_multiple_of(block_len) {
-        return Err(SizeError::PartialBlock { row, block_len: block_len as u32 });
+        return Err(SizeError::PartialBlock { row, block_len: u32::try_from(block_len).unwrap_or(u32::MAX) });
     }
     let n = n_elements(shape.iter().copied()).ok_or(SizeError::Overflow)?;
     (n / block_len).checked_mul(block_bytes).filter(|&n| i64::try_from(n).is_ok()).ok_or(SizeError::Overflow)

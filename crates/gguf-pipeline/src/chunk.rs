@@ -31,17 +31,17 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Index of the first element, in the order of the output.
     pub(crate) fn first(&self) -> u64 {
-        self.first_row * self.row_len + self.columns.start
+        self.first_row.saturating_mul(self.row_len).saturating_add(self.columns.start)
     }
 
     /// Number of columns.
     pub(crate) fn width(&self) -> u64 {
-        self.columns.end - self.columns.start
+        self.columns.end.saturating_sub(self.columns.start)
     }
 
     /// Number of elements.
     pub(crate) fn n_elements(&self) -> u64 {
-        self.n_rows * self.width()
+        self.n_rows.saturating_mul(self.width())
     }
 
     /// Whether the chunk is a part of a row.

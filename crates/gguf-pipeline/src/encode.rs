@@ -65,6 +65,7 @@ pub(crate) fn encode(
     let find = |ty| codec(ty).ok_or_else(refused);
     let decoder: &Codec = find(tensor.op.value_type())?;
     let width = usize::try_from(chunk.width()).map_err(|_| refused())?;
+    let n_elements = usize::try_from(chunk.n_elements()).map_err(|_| refused())?;
     // A part can be divided again between any blocks.
     let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
     let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(refused);
@@ -81,8 +82,8 @@ pub(crate) fn encode(
     }
     let from_span = bytes(decoder)?;
     for (n, packed) in source.chunks(from_span).enumerate() {
-        let n_values = (packed.len() as u64 * span as u64 / from_span as u64) as usize;
         let first = n * span;
+        let n_values = span.min(n_elements.saturating_sub(first));
         let row = chunk.first_row + (first / width) as u64;
         // llama.cpp validates its input and output in the same way (`ggml_validate_row_data`).
         let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
@@ -117,7 +118,7 @@ fn row_squares(from: Readable<'_>, chunk: &Chunk, decoder: &Codec) -> Result<Row
         let (mut buffers, mut values, mut sum) = (ReadBuffers::default(), Vec::new(), RowSquares::default());
         for columns in parts(chunk.row_len) {
             totals.check_cancelled()?;
-            let first = chunk.first_row * chunk.row_len + columns.start;
+            let first = chunk.first_row.saturating_mul(chunk.row_len).saturating_add(columns.start);
             let n_elements = columns.end - columns.start;
             let packed = from.read(first, n_elements, &mut buffers)?;
             resize_values(&mut values, n_elements, &tensor.name)?;

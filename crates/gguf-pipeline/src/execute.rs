@@ -341,9 +341,10 @@ struct Buffers<'a> {
 
 impl Buffers<'_> {
     /// The buffer with that index. There are at most as many as plans.
+    #[expect(clippy::indexing_slicing, reason = "the list has been made long enough")]
     fn out(&mut self, n: usize) -> &mut Vec<u8> {
-        while self.outs.len() <= n {
-            self.outs.push(Vec::new());
+        if self.outs.len() <= n {
+            self.outs.resize_with(n + 1, Vec::new);
         }
         &mut self.outs[n]
     }
@@ -358,7 +359,7 @@ fn piece_of<'a>(index: usize, tensor: &'a TensorPlan, chunk: &Chunk, parts: &[Pa
     let (part, start) = start.ok_or_else(|| no_codec(&tensor.name))?;
     Ok(Piece {
         output: part.output,
-        offset: start + packed_bytes(tensor.ty, first, &tensor.name)?,
+        offset: start.saturating_add(packed_bytes(tensor.ty, first, &tensor.name)?),
         n_bytes: packed_bytes(tensor.ty, n_elements, &tensor.name)?,
         tensor,
         index: index - part.plan.tensors().start,
@@ -380,5 +381,5 @@ fn copy_stored(task: Task<'_>, chunk: &Chunk, sink: &dyn Sink) -> Result<bool, E
     let Some(end) = end else {
         return Err(Error::OutOfTensor { tensor: tensor.shown(), bytes: stored.bytes });
     };
-    sink.copy(&piece, &stored, stored.start + from..stored.start + end)
+    sink.copy(&piece, &stored, stored.start.saturating_add(from)..stored.start.saturating_add(end))
 }

@@ -89,11 +89,12 @@ pub fn gather(
     scratch: &mut Vec<u8>,
     mut read: impl FnMut(usize, u64, &mut [u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let end = first + (out.len() / width) as u64;
+    let width = width.max(1);
+    let end = first.saturating_add((out.len() / width) as u64);
     for item in moves {
         let mut axes: Vec<Axis> = item.axes.iter().copied().filter(|axis| axis.count != 1).collect();
         sort_axes(&mut axes, |axis| core::cmp::Reverse((axis.to, axis.from)));
-        if item.to >= end || item.to + span(&axes, |axis| axis.to) <= first {
+        if item.to >= end || item.to.saturating_add(span(&axes, |axis| axis.to)) <= first {
             continue;
         }
         let mut boxes = Vec::new();
@@ -111,10 +112,10 @@ pub fn gather(
 fn sort_axes<A, K: Ord>(axes: &mut [A], key: impl Fn(&A) -> K) {
     for end in 1..axes.len() {
         for at in (1..=end).rev() {
-            if key(&axes[at - 1]) <= key(&axes[at]) {
-                break;
+            match axes.get(at - 1..=at) {
+                Some([before, axis]) if key(before) > key(axis) => axes.swap(at - 1, at),
+                _ => break,
             }
-            axes.swap(at - 1, at);
         }
     }
 }
@@ -122,6 +123,16 @@ fn sort_axes<A, K: Ord>(axes: &mut [A], key: impl Fn(&A) -> K) {
 /// The number of elements from the first to the last of the axes, both included.
 fn span(axes: &[Axis], stride: impl Fn(&Axis) -> u64) -> u64 {
     axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(stride(axis))).fold(1, u64::saturating_add)
+}
+
+/// A position in a tensor; outside of every tensor if it cannot be represented.
+fn position(number: i128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// A position in a buffer; outside of every buffer if it cannot be represented.
+fn index(position: u64) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
 }
 
 /// Reads bytes of an input from an offset.
@@ -141,7 +152,7 @@ struct Part {
 fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, parts: &mut Vec<Part>) {
     let whole = i128::from(span(axes, |axis| axis.to));
     if to >= 0 && to + whole <= end {
-        parts.push(Part { from, to: to as u64, axes: outer.iter().chain(axes).copied().collect() });
+        parts.push(Part { from, to: position(to), axes: outer.iter().chain(axes).copied().collect() });
         return;
     }
     let Some((axis, inner)) = axes.split_first() else { return };
@@ -154,10 +165,10 @@ fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, pa
         ..((end - to - length).div_euclid(stride) + 1).clamp(0, count);
     let mut step = touching.start;
     while step < touching.end {
-        let (at, source) = (to + step * stride, from + step as u64 * axis.from);
+        let (at, source) = (to + step * stride, from.saturating_add(position(step).saturating_mul(axis.from)));
         if inside.contains(&step) {
-            let many = Axis { count: (inside.end - step) as u64, ..*axis };
-            parts.push(Part { from: source, to: at as u64, axes: [&[many], inner].concat() });
+            let many = Axis { count: position(inside.end - step), ..*axis };
+            parts.push(Part { from: source, to: position(at), axes: [&[many], inner].concat() });
             step = inside.end;
         } else {
             clip(inner, at, end, source, outer, parts);
@@ -178,19 +189,19 @@ impl Part {
         merge(&mut axes);
         if let [] | [Axis { from: 1, to: 1, .. }] = axes.as_slice() {
             let n = axes.first().map_or(1, |axis| axis.count);
-            let range = (self.to * w) as usize..((self.to + n) * w) as usize;
-            return read(self.from * w, out.get_mut(range).unwrap_or_default());
+            let range = index(self.to.saturating_mul(w))..index(self.to.saturating_add(n).saturating_mul(w));
+            return read(self.from.saturating_mul(w), out.get_mut(range).unwrap_or_default());
         }
         // Scattered elements are not read one by one, but together with the gaps: in pieces, if the gaps are large.
         if let Some((first, rest)) = axes.split_first()
             && first.from.saturating_mul(w) <= NEAR
             && first.count.saturating_mul(first.from).saturating_mul(w) > MAX_READ
         {
-            let most = (MAX_READ / (first.from * w)).max(1);
-            for step in (0..first.count).step_by(most as usize) {
+            let most = (MAX_READ / first.from.saturating_mul(w).max(1)).max(1);
+            for step in (0..first.count).step_by(index(most)) {
                 let piece = Axis { count: most.min(first.count - step), ..*first };
                 let axes = [&[piece], rest].concat();
-                let (from, to) = (self.from + step * first.from, self.to + step * first.to);
+                let (from, to) = (advanced(self.from, step, first.from), advanced(self.to, step, first.to));
                 Part { from, to, axes }.copy(width, out, scratch, read)?;
             }
             return Ok(());
@@ -209,8 +220,9 @@ impl Part {
         // The outer axes give one read per step; the results are contiguous.
         let outer = axes.split_off(n_inner);
         let mut inner = axes;
-        let n_reads: u64 = outer.iter().map(|axis| axis.count).product();
-        let per_batch = (MAX_READ / (covered * w)).clamp(1, n_reads);
+        let n_reads = outer.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
+        let read_bytes = covered.saturating_mul(w);
+        let per_batch = (MAX_READ / read_bytes).clamp(1, n_reads);
         let mut done = 0;
         while done < n_reads {
             // A batch is a run of steps of the innermost of the outer axes.
@@ -220,22 +232,23 @@ impl Part {
             };
             let step = done % first.count;
             let n = per_batch.min(first.count - step);
-            let (mut from, mut to) = (self.from + step * first.from, self.to + step * first.to);
+            let (mut from, mut to) = (advanced(self.from, step, first.from), advanced(self.to, step, first.to));
             let mut number = done / first.count;
             for axis in rest {
-                (from, to) = (from + number % axis.count * axis.from, to + number % axis.count * axis.to);
+                (from, to) =
+                    (advanced(from, number % axis.count, axis.from), advanced(to, number % axis.count, axis.to));
                 number /= axis.count;
             }
-            let bytes = (n * covered * w) as usize;
+            let bytes = index(n.saturating_mul(read_bytes));
             scratch.resize(bytes.max(scratch.len()), 0);
             let raw = scratch.get_mut(..bytes).unwrap_or_default();
-            for (i, place) in raw.chunks_exact_mut((covered * w) as usize).enumerate() {
-                read((from + i as u64 * first.from) * w, place)?;
+            for (i, place) in (0..).zip(raw.chunks_exact_mut(index(read_bytes))) {
+                read(advanced(from, i, first.from).saturating_mul(w), place)?;
             }
             if n > 1 || !outer.is_empty() {
                 inner.push(Axis { count: n, from: covered, to: first.to });
             }
-            scatter(&inner, width, raw, (to * w) as usize, out);
+            scatter(&inner, width, raw, index(to.saturating_mul(w)), out);
             if n > 1 || !outer.is_empty() {
                 inner.pop();
             }
@@ -245,13 +258,21 @@ impl Part {
     }
 }
 
+/// The position after some steps.
+fn advanced(from: u64, steps: u64, stride: u64) -> u64 {
+    from.saturating_add(steps.saturating_mul(stride))
+}
+
 /// Joins axes, innermost first, that are contiguous on both sides.
 fn merge(axes: &mut Vec<Axis>) {
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for axis in axes.iter() {
         match merged.last_mut() {
-            Some(last) if axis.from == last.from * last.count && axis.to == last.to * last.count => {
-                last.count *= axis.count;
+            Some(last)
+                if Some(axis.from) == last.from.checked_mul(last.count)
+                    && Some(axis.to) == last.to.checked_mul(last.count) =>
+            {
+                last.count = last.count.saturating_mul(axis.count);
             }
             _ => merged.push(*axis),
         }
@@ -264,7 +285,10 @@ fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
     let mut axes: Vec<Loop> = axes
         .iter()
         .filter(|axis| axis.count != 1)
-        .map(|axis| Loop { count: axis.count as usize, from: axis.from as usize * width, to: axis.to as usize * width })
+        .map(|axis| {
+            let stride = |elements: u64| index(elements).saturating_mul(width);
+            Loop { count: index(axis.count), from: stride(axis.from), to: stride(axis.to) }
+        })
         .collect();
     // Outermost first, by the order of the output.
     sort_axes(&mut axes, |axis| core::cmp::Reverse(axis.to));
@@ -312,6 +336,7 @@ fn nest<const W: usize>(axes: &[Loop], raw: &[u8], from: usize, out: &mut [u8], 
 }
 
 /// Moves the elements of `rows` and `run`, contiguous along `rows` in `raw`, by tiles, so that both sides stay in the cache.
+#[expect(clippy::indexing_slicing, reason = "rows are counted up to the size of a tile; checks would cost time")]
 fn transpose<const W: usize>(rows: Loop, run: Loop, raw: &[u8], out: &mut [u8], to: usize) {
     let mut tile = [[[0u8; W]; TILE]; TILE];
     for row in (0..rows.count).step_by(TILE) {
@@ -475,5 +500,21 @@ mod tests {
         gather(&[item], 2, 0, &mut out, &mut Vec::new(), read).unwrap();
         assert!(out.chunks(2).enumerate().all(|(row, pair)| pair == [row as u8; 2]));
         assert!(n_reads < 20, "{n_reads} reads");
+    }
+
+    #[test]
+    fn moves_from_outside_of_a_source_are_its_errors() {
+        let refuse =
+            |_: usize, offset: u64, _: &mut [u8]| Err(Error::OutOfTensor { tensor: "x".to_owned(), bytes: offset });
+        let one = Axis { count: 4, from: 1, to: 1 };
+        for (from, axes) in [
+            (u64::MAX - 1, vec![one]),
+            (u64::MAX / 2, vec![Axis { from: u64::MAX / 3, ..one }]),
+            (7, vec![Axis { count: 2, from: u64::MAX, to: 2 }, Axis { count: 2, from: u64::MAX - 5, to: 1 }]),
+        ] {
+            let item = Move { input: 0, from, to: 0, axes };
+            let found = gather(&[item], 4, 1, &mut [0; 8], &mut Vec::new(), refuse);
+            assert!(matches!(found, Err(Error::OutOfTensor { .. })), "{found:?}");
+        }
     }
 }

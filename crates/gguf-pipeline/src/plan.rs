@@ -260,7 +260,7 @@ impl Draft {
     /// # Errors
     /// As [`lay_out`](Draft::lay_out).
     pub fn file_bytes(&self) -> Result<u64, Error> {
-        Ok(self.files()?.iter().map(|file| file.file_bytes).sum())
+        Ok(self.files()?.iter().map(|file| file.file_bytes).fold(0, u64::saturating_add))
     }
 
     fn files(&self) -> Result<Vec<FilePlan>, Error> {
@@ -451,7 +451,7 @@ impl Plan {
 
     /// Total size of the output files.
     pub fn file_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.file_bytes).sum()
+        self.files.iter().map(|file| file.file_bytes).fold(0, u64::saturating_add)
     }
 
     /// The size for comparisons with the output; see [`Draft::input_bytes`].

@@ -164,7 +164,10 @@ pub fn check_range<'a>(
 /// The runs of values of a sample: where each starts, and its length.
 fn sample(n_values: u64) -> impl Iterator<Item = (u64, u64)> + Clone {
     let (runs, len) = if n_values > MAX_SAMPLE { (RUNS, RUN) } else { (u64::from(n_values > 0), n_values) };
-    let start = move |i: u64| (u128::from(n_values - len) * u128::from(i) / u128::from((runs - 1).max(1))) as u64;
+    let start = move |i: u64| {
+        let start = u128::from(n_values - len) * u128::from(i) / u128::from((runs - 1).max(1));
+        u64::try_from(start).unwrap_or(u64::MAX)
+    };
     (0..runs).map(move |i| (start(i), len))
 }
 

@@ -148,8 +148,8 @@ fn write_outputs(
     }
     sink.create(&outputs, progress)?;
     let n_tensors = run.lanes.first().map_or(0, |lane| lane.draft.tensors.len());
-    let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes).sum();
-    progress.event(Event::Started { n_tensors, bytes });
+    let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes);
+    progress.event(Event::Started { n_tensors, bytes: bytes.fold(0, u64::saturating_add) });
     let written = fill(&parts, run, sink, progress).and_then(|overflows| {
         sink.commit(progress)?;
         Ok(overflows)

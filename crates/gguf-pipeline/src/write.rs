@@ -338,7 +338,8 @@ const PIECE: usize = 1 << 16;
 /// Divides a range into pieces.
 fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
     let step = PIECE as u64;
-    (0..len.div_ceil(step)).map(move |i| (start + i * step, step.min(len - i * step) as usize))
+    let len_from = move |done: u64| usize::try_from(len.saturating_sub(done)).map_or(PIECE, |left| left.min(PIECE));
+    (0..len.div_ceil(step)).map(move |i| (start + i * step, len_from(i * step)))
 }
 
 /// Whether a file has the right length and head, and zeros between its tensors. An unreadable file does not.

@@ -146,8 +146,7 @@ impl ChooseTypes for Budget<'_> {
         for (tensor, &choice) in open.iter().zip(&chosen) {
             let found = (tensor.types.get(choice), tensor.errors.get(choice), decisions.get_mut(tensor.index));
             if let (Some(&ty), Some(error), Some(decision)) = found {
-                let relative_ppm = (error.sqrt() * 1e6).round() as u32;
-                let why = Reason::Budget { relative_ppm };
+                let why = Reason::Budget { relative_ppm: relative_ppm(*error) };
                 *decision = Decision { ty, why, instead_of: None, needs_imatrix: false };
             }
         }
@@ -428,7 +427,19 @@ fn rows_of_each(values: u64, row_len: u64, height: u64, n_matrices: u64) -> u64 
 /// `n` rows of a matrix: the centres of equal parts.
 fn spread(height: u64, n: u64) -> impl Iterator<Item = u64> {
     let (height, n_parts) = (u128::from(height), u128::from(n));
-    (0..n).map(move |i| ((u128::from(i) * 2 + 1) * height / (2 * n_parts)) as u64)
+    (0..n).map(move |i| u64::try_from((u128::from(i) * 2 + 1) * height / (2 * n_parts)).unwrap_or(u64::MAX))
+}
+
+/// The relative error, in parts per million, of a mean relative square error.
+#[expect(clippy::cast_possible_truncation, reason = "conversions of floats saturate")]
+fn relative_ppm(square: f64) -> u32 {
+    (square.sqrt() * 1e6).round() as u32
+}
+
+/// The bytes of weights with a number of bits each.
+#[expect(clippy::cast_possible_truncation, reason = "conversions of floats saturate")]
+fn bytes_at(bits: f64, n_weights: u64) -> u64 {
+    (bits * n_weights as f64 / 8.0).floor() as u64
 }
 
 /// Chooses the index of a type for each tensor.
@@ -448,19 +459,19 @@ fn choose(model: &Undecided<'_>, decisions: &[Decision], open: &[Open], limit: L
         tensor.map_or(0.0, |t| sensitivity(Category::of(&t.name), tied, n_blocks))
     };
     let items = OpenItems { open, tensors, counts: open.iter().map(counts).collect(), taken };
-    let n_weights: u64 = tensors.iter().map(TensorPlan::n_elements).sum();
+    let n_weights = tensors.iter().map(TensorPlan::n_elements).fold(0, u64::saturating_add);
     // The size of the heads and the padding of whole files, and the limit.
     let (heads, most) = match limit {
         Limit::FileBytes(most) => {
-            let data: u64 = tensors.iter().map(|t| taken(t.n_bytes())).sum();
+            let data = tensors.iter().map(|t| taken(t.n_bytes())).fold(0, u64::saturating_add);
             (draft.file_bytes()?.saturating_sub(data), most)
         }
-        Limit::BitsPerWeight(bits) => (0, (bits * n_weights as f64 / 8.0).floor() as u64),
+        Limit::BitsPerWeight(bits) => (0, bytes_at(bits, n_weights)),
     };
     let is_open = |index: usize| open.binary_search_by_key(&index, |open| open.index).is_ok();
     let others = tensors.iter().zip(decisions).enumerate().filter(|(index, _)| !is_open(*index));
-    let fixed: u64 = others.map(|(_, (tensor, decision))| taken(bytes_as(tensor, decision.ty))).sum();
-    let fixed = heads.saturating_add(fixed);
+    let fixed =
+        others.map(|(_, (tensor, decision))| taken(bytes_as(tensor, decision.ty))).fold(heads, u64::saturating_add);
     let too_small = |smallest: u64| {
         let smallest = smallest.saturating_add(fixed);
         let smallest = match limit {

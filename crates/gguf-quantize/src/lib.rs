@@ -6,6 +6,10 @@
 //! llama.cpp is wrong: data is aligned according to `general.alignment`, which llama.cpp copies but ignores; and if blocks are
 //! pruned, so are the values for each block.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 pub mod budget;
 mod error;

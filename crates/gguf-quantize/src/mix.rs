@@ -351,6 +351,7 @@ const MAX_NAME: usize = 1024;
 const MAX_WORK: u64 = 1 << 33;
 
 /// The number after `blk.`, parsed like `blk.%d.` in `sscanf`: after optional white space, with an optional sign.
+#[expect(clippy::cast_possible_truncation, reason = "there, a number that is too large loses its upper bits")]
 fn block_number(name: &[u8]) -> Option<i32> {
     let rest = name.strip_prefix(b"blk.")?;
     let rest = rest.trim_ascii_start();
@@ -364,7 +365,6 @@ fn block_number(name: &[u8]) -> Option<i32> {
         number = Some(number.unwrap_or(0i64).saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     }
     let number = number?;
-    // There, a number that is too large loses its upper bits.
     Some(if negative { number.saturating_neg() } else { number } as i32)
 }
 

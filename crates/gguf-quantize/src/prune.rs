@@ -110,7 +110,10 @@ pub(crate) fn prune(head: &mut Head, blocks: &[u64]) -> Result<Pruned, PruneErro
     }
     let dense_key = keys::for_arch(LEADING_DENSE_BLOCK_COUNT, &architecture);
     if let Some(n_dense) = head.get(&dense_key).and_then(|v| v.get::<u32>().ok()) {
-        head.set(&dense_key, n_dense - pruned.n_before(u64::from(n_dense)) as u32);
+        head.set(
+            &dense_key,
+            n_dense.saturating_sub(u32::try_from(pruned.n_before(u64::from(n_dense))).unwrap_or(u32::MAX)),
+        );
     }
     head.remove(&count_key);
     head.set(&count_key, u32::try_from(n_left).unwrap_or(u32::MAX));

@@ -54,11 +54,11 @@ pub(super) struct Graph {
 }
 
 fn strides(ty: Ty, ne: [u64; 4]) -> [u64; 4] {
-    let mut nb = [ty.bytes(); 4];
-    for i in 1..4 {
-        nb[i] = nb[i - 1].saturating_mul(ne[i - 1]);
-    }
-    nb
+    let mut stride = ty.bytes();
+    ne.map(|n| {
+        let next = stride.saturating_mul(n);
+        std::mem::replace(&mut stride, next)
+    })
 }
 
 impl Graph {
@@ -198,6 +198,17 @@ struct Allocation<'a> {
     state: Vec<State>,
 }
 
+#[expect(clippy::indexing_slicing, reason = "tensors have a state each")]
+impl Allocation<'_> {
+    fn state(&self, id: Id) -> &State {
+        &self.state[id]
+    }
+
+    fn state_mut(&mut self, id: Id) -> &mut State {
+        &mut self.state[id]
+    }
+}
+
 impl Allocation<'_> {
     fn run(&mut self) {
         for &leaf in &self.graph.leafs {
@@ -206,10 +217,10 @@ impl Allocation<'_> {
         for &node in &self.graph.nodes {
             let Some(tensor) = self.graph.tensors.get(node) else { continue };
             if let Some(root) = tensor.view_of {
-                self.state[root].n_views += 1;
+                self.state_mut(root).n_views += 1;
             }
             for &src in &tensor.src {
-                self.state[src].n_children += 1;
+                self.state_mut(src).n_children += 1;
             }
         }
         for &node in &self.graph.nodes {
@@ -226,10 +237,10 @@ impl Allocation<'_> {
 
     fn allocate(&mut self, id: Id) {
         let Some(tensor) = self.graph.tensors.get(id) else { return };
-        if tensor.is_external || tensor.view_of.is_some() || self.state[id].is_allocated {
+        if tensor.is_external || tensor.view_of.is_some() || self.state(id).is_allocated {
             return;
         }
-        self.state[id].is_allocated = true;
+        self.state_mut(id).is_allocated = true;
         if tensor.in_place {
             for &src in &tensor.src {
                 if self.take_over(id, src) {
@@ -237,7 +248,8 @@ impl Allocation<'_> {
                 }
             }
         }
-        self.state[id].at = Some(self.blocks.take(self.graph.bytes(id)));
+        let at = self.blocks.take(self.graph.bytes(id));
+        self.state_mut(id).at = Some(at);
     }
 
     /// Reuses the memory of an input that no other node needs.
@@ -246,26 +258,26 @@ impl Allocation<'_> {
         let (Some(tensor), Some(parent)) = (graph.tensors.get(id), graph.tensors.get(src)) else { return false };
         let is_same = tensor.ty == parent.ty && tensor.ne == parent.ne && tensor.nb == parent.nb;
         // A view has no memory to reuse.
-        let state = self.state[src];
+        let state = *self.state(src);
         if !is_same || !state.is_allocated || state.n_children != 1 || state.n_views != 0 {
             return false;
         }
-        self.state[id].at = state.at;
-        self.state[src].is_allocated = false;
+        self.state_mut(id).at = state.at;
+        self.state_mut(src).is_allocated = false;
         true
     }
 
     /// Called when a node that reads a tensor is done.
     fn let_go(&mut self, id: Id) {
         let Some(tensor) = self.graph.tensors.get(id) else { return };
-        let state = &mut self.state[id];
+        let state = self.state_mut(id);
         state.n_children = state.n_children.saturating_sub(1);
         if state.n_children > 0 || state.n_views > 0 {
             return;
         }
         let owner = match tensor.view_of {
             Some(root) => {
-                let state = &mut self.state[root];
+                let state = self.state_mut(root);
                 state.n_views = state.n_views.saturating_sub(1);
                 if state.n_views > 0 || state.n_children > 0 {
                     return;
@@ -274,9 +286,10 @@ impl Allocation<'_> {
             }
             None => id,
         };
-        if let (true, Some(at)) = (self.state[owner].is_allocated, self.state[owner].at) {
+        let state = self.state_mut(owner);
+        if let (true, Some(at)) = (state.is_allocated, state.at) {
+            state.is_allocated = false;
             self.blocks.free(at, aligned(self.graph.bytes(owner)));
-            self.state[owner].is_allocated = false;
         }
     }
 }
@@ -325,10 +338,10 @@ impl Blocks {
         self.free.insert(place, (at, bytes));
         // Merges with the next and with the previous block.
         for i in [place, place.saturating_sub(1)] {
-            if let (Some(&(a, n)), Some(&(b, m))) = (self.free.get(i), self.free.get(i + 1))
-                && a.saturating_add(n) == b
+            if let Some([(a, n), (b, m)]) = self.free.get_mut(i..i + 2)
+                && a.saturating_add(*n) == *b
             {
-                self.free[i] = (a, n.saturating_add(m));
+                *n = n.saturating_add(*m);
                 self.free.remove(i + 1);
             }
         }

@@ -69,6 +69,10 @@ pub(super) enum Found {
 
 impl<'a> Record<'a> {
     /// The edit that replaces the start `old` of a file by `new`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the differing range lies in `new`, which is at least as long as `old`"
+    )]
     pub(super) fn new(path: &Path, file: &File, old: &[u8], new: &'a [u8]) -> Result<Record<'a>, Error> {
         let fail = Error::io(path, "edit in place");
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);

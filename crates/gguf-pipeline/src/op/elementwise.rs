@@ -39,6 +39,7 @@ impl Elementwise {
     /// Applies the function to values, of which the first has the index `first`. `halves`: the values are of half precision.
     ///
     /// `None` for a period of 0.
+    #[expect(clippy::cast_possible_truncation, reason = "results in double precision are rounded to single precision")]
     fn apply(self, values: &mut [f32], first: u64, halves: bool) -> Option<()> {
         let indexed = values.iter_mut().zip(first..);
         match self {
@@ -91,6 +92,7 @@ pub(crate) fn apply_all(
 }
 
 /// [`Elementwise::Softplus`] in double precision, rounded.
+#[expect(clippy::cast_possible_truncation, reason = "the result is rounded to single precision")]
 fn softplus(x: f32) -> f32 {
     const LINEAR_FROM: f32 = 20.0;
     if x > LINEAR_FROM { x } else { f64::from(x).exp().ln_1p() as f32 }

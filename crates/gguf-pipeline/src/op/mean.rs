@@ -11,7 +11,7 @@ const LANES: usize = 8;
 const SUMS: usize = 4 * LANES;
 
 /// Levels of sums; each but the last is added to the next when it is full.
-const LEVELS: usize = 4;
+const LEVELS: u8 = 4;
 
 /// A mean of absolute values, of which the values come in pieces.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct MeanOfAbs {
     /// A level is full after 2 to the power of this many sums of the level below.
     power: u32,
     group: u64,
-    levels: [[f32; SUMS]; LEVELS],
+    levels: [[f32; SUMS]; LEVELS as usize],
     /// The values behind the last whole group.
     rest: Vec<f32>,
 }
@@ -32,8 +32,8 @@ impl MeanOfAbs {
     pub(crate) fn new(n: u64) -> MeanOfAbs {
         let n_groups = n / SUMS as u64;
         let log = n_groups.max(2).next_power_of_two().ilog2();
-        let power = (log / LEVELS as u32).max(4);
-        MeanOfAbs { n, n_groups, power, group: 0, levels: [[0.0; SUMS]; LEVELS], rest: Vec::new() }
+        let power = (log / u32::from(LEVELS)).max(4);
+        MeanOfAbs { n, n_groups, power, group: 0, levels: [[0.0; SUMS]; LEVELS as usize], rest: Vec::new() }
     }
 
     /// Adds the next values. All pieces but the last have to be multiples of 32 values.
@@ -54,11 +54,11 @@ impl MeanOfAbs {
     fn carry(&mut self) {
         let mask = (1u64 << self.power) - 1;
         for level in 1..LEVELS {
-            let (below, above) = self.levels.split_at_mut(level);
+            let (below, above) = self.levels.split_at_mut(usize::from(level));
             let (Some(below), Some(above)) = (below.last_mut(), above.first_mut()) else { return };
             above.iter_mut().zip(below.iter()).for_each(|(above, below)| *above += below);
             below.fill(0.0);
-            if self.group & mask << (level as u32 * self.power) != 0 {
+            if self.group & mask << (u32::from(level) * self.power) != 0 {
                 return;
             }
         }

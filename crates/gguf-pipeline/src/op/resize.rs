@@ -57,7 +57,7 @@ impl Operation for Resize {
 }
 
 /// Elements of a vector to interpolate at once.
-const RUN: u64 = 2048;
+const RUN: usize = 2048;
 
 /// Fills `out` with the values of the resized grid in single precision, from element `first` on. `read` fills a slice with the values of
 /// the source from an element on.
@@ -73,34 +73,41 @@ fn interpolate(
     let [_, from_columns] = grid.from;
     let [_, to_columns] = grid.to;
     let (mut place, mut out) = (first, out);
-    let mut corners = [[0f32; RUN as usize]; 4];
-    let mut sums = [0f32; RUN as usize];
+    let mut corners = [[0f32; RUN]; 4];
+    let mut sums = [0f32; RUN];
     while !out.is_empty() {
-        let (vector, element) = (place / grid.vector_len.max(1), place % grid.vector_len.max(1));
+        let vector_len = grid.vector_len.max(1);
+        let (vector, element) = (place / vector_len, place % vector_len);
         let rows = neighbours(vector / to_columns.max(1), grid.from[0], grid.to[0]);
         let columns = neighbours(vector % to_columns.max(1), from_columns, to_columns);
-        let n = RUN.min(grid.vector_len - element).min(out.len() as u64 / 4).max(1);
+        let left = usize::try_from(vector_len - element).unwrap_or(usize::MAX);
+        let n = RUN.min(left).min(out.len() / 4).max(1);
         let mut weights = [0f32; 4];
         let all = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
         for (((row, column), values), weight) in all.zip(&mut corners).zip(&mut weights) {
             *weight = row.1 * column.1;
-            let from = (row.0 * from_columns + column.0) * grid.vector_len + element;
-            read(from, values.get_mut(..n as usize).unwrap_or_default())?;
+            let vector = row.0.saturating_mul(from_columns).saturating_add(column.0);
+            let from = vector.saturating_mul(vector_len).saturating_add(element);
+            read(from, values.get_mut(..n).unwrap_or_default())?;
         }
         let [a, b, c, d] = &corners;
         let values = a.iter().zip(b).zip(c.iter().zip(d));
-        for (sum, ((a, b), (c, d))) in sums.iter_mut().zip(values).take(n as usize) {
+        for (sum, ((a, b), (c, d))) in sums.iter_mut().zip(values).take(n) {
             let last = d.mul_add(weights[3], c * weights[2]);
             *sum = a.mul_add(weights[0], b.mul_add(weights[1], last));
         }
-        let (now, later) = out.split_at_mut((n as usize * 4).min(out.len()));
-        float::encode_f32(sums.get(..n as usize).unwrap_or_default(), now);
-        (place, out) = (place + n, later);
+        let (now, later) = out.split_at_mut((n * 4).min(out.len()));
+        float::encode_f32(sums.get(..n).unwrap_or_default(), now);
+        (place, out) = (place + n as u64, later);
     }
     Ok(())
 }
 
 /// The two positions along an axis of the source beside a position of the output, and their weights.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the position is between 0 and the last; conversions of floats saturate"
+)]
 fn neighbours(at: u64, from: u64, to: u64) -> [(u64, f32); 2] {
     if from == to {
         return [(at, 1.0), (at, 0.0)];

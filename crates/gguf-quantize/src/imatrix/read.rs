@@ -611,6 +611,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
 }
 
 /// A stored count, rounded like `lround`; `None` if it is 0.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn count(stored: f32) -> Option<i64> {
     // Larger ones do not fit in 64 bits.
     const TOO_MANY: f32 = 9e18;

@@ -133,6 +133,7 @@ fn letters(name: &str) -> Vec<u8> {
 }
 
 /// The edit distance: the number of letters to change, add or remove.
+#[expect(clippy::indexing_slicing, reason = "the row has one element more than `b`")]
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
