@@ -28,6 +28,7 @@ pub mod merge;
 pub mod migrate;
 pub mod name;
 pub mod output;
+pub mod planned;
 pub mod preflight;
 pub mod quantize;
 pub mod recipe;

@@ -1,31 +1,28 @@
 //! `gguf convert`: converts a Hugging Face checkpoint to GGUF.
 
-use std::fmt;
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{StringValueParser, TypedValueParser};
-use gguf_format::sort::CompactSort as _;
-use gguf_format::{ByteOrder, Str};
+use gguf_format::ByteOrder;
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_io::{Output, Room};
-use gguf_model::arch::UNSUPPORTED_ENCODERS;
-use gguf_model::image::IMAGE_MODELS;
-use gguf_pipeline::{Plan, RunOptions, RunSummary};
-use gguf_quantize::mix::{Target, UnknownName};
-use serde_json::{Value, json};
+use gguf_pipeline::{Plan, RunOptions};
+use gguf_quantize::mix::Target;
 
 use super::output::{self, Shards};
-use super::preflight::{self, Checked, Range, RangeCheck};
-use super::quantize::{self, Answer, Names, Shown, Written, each_once, plan_all, warn_once, write_all};
+use super::planned::{Answer, JsonPlan, Planned, print_left_out};
+use super::preflight::{Checked, Range, RangeCheck};
+use super::quantize::{self, Names, Shown, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
-use super::writing::{HashOption, print_written};
+use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::json;
-use crate::text::shape;
-use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
-use crate::watch::Watch;
+use crate::ui::Ui;
+
+mod file_type;
+mod list;
+
+use file_type::{AUTO, FileType};
 
 /// Convert a Hugging Face checkpoint or LoRA adapter to GGUF.
 ///
@@ -192,46 +189,9 @@ pub struct Args {
     shards: Shards,
 }
 
-/// Values of `--type` in addition to the file types.
-const AUTO: &[(&str, &str)] = &[("auto", "the 16-bit type of the checkpoint, or f16")];
-
-/// A value of `--type`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum FileType {
-    /// A file as written by llama.cpp's converter.
-    Converted(OutType),
-    /// A type that llama.cpp's converter also writes; quantized only if quantization options are given.
-    Either(OutType, Target),
-    /// The converted file is then quantized to this file type.
-    Quantized(Target),
-}
-
-impl fmt::Display for FileType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FileType::Converted(ty) => write!(f, "{ty:?}"),
-            FileType::Either(_, target) | FileType::Quantized(target) => write!(f, "{target}"),
-        }
-    }
-}
-
-impl FileType {
-    fn parse(text: &str) -> Result<FileType, UnknownName> {
-        if text.eq_ignore_ascii_case("auto") {
-            return Ok(FileType::Converted(OutType::Auto));
-        }
-        let target = Target::parse(text)?;
-        Ok(match OutType::from_name(&target.to_string().to_ascii_lowercase()) {
-            None => FileType::Quantized(target),
-            Some(ty @ (OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0)) => FileType::Either(ty, target),
-            Some(ty) => FileType::Converted(ty),
-        })
-    }
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui, self.all) };
+        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list::print(ui, self.all) };
         super::expect_input(dir, "expected a checkpoint folder that contains config.json")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
@@ -261,15 +221,12 @@ impl Args {
             [ty] => self.convert(ui, dir, *ty, beside),
             types => self.convert_all(ui, dir, types, beside),
         }?;
-        let Some(((projector, is_invalid, out), (range, in_range))) = projector.zip(checked) else {
+        let Some(((projector, is_invalid, out), (ranges, in_range))) = projector.zip(checked) else {
             return Ok(verdict);
         };
-        let written = match self.dry_run {
-            true => {
-                dry_run(ui, &projector, Some(&out), &range)?.max(self.judge(ui, &[(&projector.plan, out.as_path())]))
-            }
-            false => self.write(ui, &projector, &out)?,
-        };
+        let Conversion { plan, architecture, ty, skipped, .. } = &projector;
+        let planned = Planned { left_out: left_out(skipped), ..Planned::new(plan, format!("{architecture}, {ty}")) };
+        let written = self.finish(ui, &planned, &ty.to_string(), skipped, ranges, Some(&out))?;
         Ok(verdict.max(written).max(in_range).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
@@ -465,7 +422,7 @@ impl Args {
             }
             let planned = plan_all(ui, &outputs, &options)?;
             if !self.json {
-                print_left_out(ui, skipped.last().map_or(&[], Vec::as_slice))?;
+                print_left_out(ui, &left_out(skipped.last().map_or(&[], Vec::as_slice)))?;
             }
             return Ok(verdict.max(planned).max(in_range));
         }
@@ -476,21 +433,43 @@ impl Args {
     fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<(&Plan, &Path)>) -> Outcome {
         let is_projector = matches!(self.mmproj, Some(None));
         let (conversion, is_invalid) = self.plan_checked(ui, dir, file_type, is_projector)?;
-        let verdict = match (&self.output, file_type) {
-            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target, beside)?,
-            (out, _) => {
-                let path = out.as_ref().map(|out| output::path_of(&conversion.output_path(out), &conversion.plan));
-                let path = path.transpose()?;
-                let model: Vec<(&Plan, &Path)> = path.iter().map(|path| (&conversion.plan, path.as_path())).collect();
-                self.check_beside(&model, beside)?;
-                let (range, in_range) = self.check_range(ui, dir, &[(&conversion.plan, path.as_deref())])?;
-                in_range.max(match out {
-                    Some(out) if !self.dry_run => self.write(ui, &conversion, out)?,
-                    out => dry_run(ui, &conversion, out.as_deref(), &range)?.max(self.judge(ui, &model)),
-                })
-            }
+        let ty = match file_type {
+            FileType::Quantized(target) => target.to_string(),
+            _ => conversion.ty.to_string(),
         };
-        Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+        let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &ty));
+        let title = format!("{}, {ty}", conversion.architecture);
+        let plan = match file_type {
+            FileType::Quantized(target) => self.quantized(ui, dir, conversion.plan, target)?,
+            _ => conversion.plan,
+        };
+        let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
+        let model: Vec<(&Plan, &Path)> = out.iter().map(|out| (&plan, out.as_path())).collect();
+        self.check_beside(&model, beside)?;
+        let (ranges, in_range) = self.check_range(ui, dir, &[(&plan, out.as_deref())])?;
+        let planned = Planned { left_out: left_out(&conversion.skipped), ..Planned::new(&plan, title) };
+        let verdict = self.finish(ui, &planned, &ty, &conversion.skipped, ranges, out.as_deref())?;
+        Ok(verdict.max(in_range).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
+    }
+
+    /// Writes a planned output, or prints the plan.
+    fn finish(
+        &self,
+        ui: &mut Ui,
+        planned: &Planned<'_>,
+        ty: &str,
+        skipped: &[Skipped],
+        mut ranges: Vec<Range>,
+        out: Option<&Path>,
+    ) -> Outcome {
+        match out {
+            Some(out) if !self.dry_run => planned.write(ui, out, &self.run_options(), self.answer(), &[]),
+            out => {
+                let checked = ranges.pop().map(|range| Checked::new(skipped, range));
+                let document = |disks| JsonPlan::of(planned.plan, ty).checked(checked).on(disks);
+                planned.dry_run(ui, document, out, &self.run_options())
+            }
+        }
     }
 
     /// Rejects options that do not apply to an adapter, a projector or an image model.
@@ -571,262 +550,24 @@ impl Args {
         options.protect(self.quantization.files())
     }
 
-    /// Checks the outputs of a dry run as a run does.
-    fn judge(&self, ui: &mut Ui, outputs: &[(&Plan, &Path)]) -> Verdict {
-        preflight::judge_outputs(ui, outputs, &self.run_options())
-    }
-
-    /// Quantizes the planned conversion without writing the intermediate file.
-    fn quantize(
-        &self,
-        ui: &mut Ui,
-        dir: &Path,
-        conversion: Conversion,
-        target: Target,
-        beside: Option<(&Plan, &Path)>,
-    ) -> Outcome {
-        let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &target.to_string()));
+    /// Quantizes a planned conversion: a plan without the intermediate file.
+    fn quantized(&self, ui: &mut Ui, dir: &Path, plan: Plan, target: Target) -> Result<Plan, Failure> {
         let matrix = self.quantization.matrix()?;
         let options = self.quantization.with(dir, &target, matrix.as_deref())?;
-        let planned = gguf_quantize::plan(conversion.plan.into_draft(), matrix, &options, &target)?;
+        let planned = gguf_quantize::plan(plan.into_draft(), matrix, &options, &target)?;
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
-        let plan = self.shards.apply(ui, planned.plan)?;
-        let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
-        let model: Vec<(&Plan, &Path)> = out.iter().map(|out| (&plan, out.as_path())).collect();
-        self.check_beside(&model, beside)?;
-        let (range, in_range) = self.check_range(ui, dir, &[(&plan, out.as_deref())])?;
-        let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(&plan, out)]));
-        let verdict = match &out {
-            Some(out) if !self.dry_run => quantize::write(ui, &plan, &self.run_options(), &target, out, self.answer())?,
-            _ if self.json => {
-                let planned = print_json(ui, &plan, &target, &conversion.skipped, &range, &rooms)?;
-                planned.max(self.judge(ui, &model))
-            }
-            out => {
-                quantize::print_plan(ui, &plan, &target)?;
-                print_left_out(ui, &conversion.skipped)?;
-                let verdict = preflight::print_rooms(ui, &rooms)?;
-                out.as_ref().map_or(Ok(()), |out| ui.print_path(out))?;
-                verdict.max(self.judge(ui, &model))
-            }
-        };
-        Ok(verdict.max(in_range))
+        self.shards.apply(ui, planned.plan)
     }
+}
 
-    fn write(&self, ui: &mut Ui, conversion: &Conversion, out: &Path) -> Outcome {
-        let out = output::path_of(&conversion.output_path(out), &conversion.plan)?;
-        let watch = Watch::new(self.quiet);
-        let result = conversion.plan.run(out, &self.run_options(), &watch);
-        watch.clear();
-        let RunSummary { paths, overflows, .. } = result?;
-        for overflow in &overflows {
-            ui.warning(&format!(
-                "{}: {} the range of {} and became infinite; --type bf16 or f32 keeps the values",
-                Str(overflow.tensor.as_bytes()),
-                match overflow.values {
-                    1 => "1 value exceeds".to_owned(),
-                    n => format!("{} values exceed", grouped(n)),
-                },
-                conversion.ty,
-            ));
-        }
-        if !self.quiet {
-            if let Some(kept) = watch.said_of_kept() {
-                ui.note(&kept);
-            }
-            ui.note(&said(conversion, &watch));
-        }
-        print_written(ui, &paths, self.answer().hashing)?;
-        Ok(Verdict::Good)
-    }
+/// The tensors of a checkpoint that are not written, and the reasons.
+fn left_out(skipped: &[Skipped]) -> Vec<(&str, &'static str)> {
+    skipped.iter().map(|skipped| (skipped.name.as_str(), skipped.reason)).collect()
 }
 
 /// The folder of an output.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn said(conversion: &Conversion, watch: &Watch) -> String {
-    let plan = &conversion.plan;
-    format!(
-        "{}, {}: {} tensors, {} parameters, {} in {}{}",
-        conversion.architecture,
-        conversion.ty,
-        grouped(plan.tensors().len() as u64),
-        count(plan.n_elements()),
-        size(plan.file_bytes()),
-        duration(watch.elapsed()),
-        watch.rate(plan.file_bytes()),
-    )
-}
-
-/// Prints the tensors of the checkpoint that are not written, if any.
-fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
-    if skipped.is_empty() {
-        return Ok(());
-    }
-    let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
-    for skipped in skipped {
-        table.row([Str(skipped.name.as_bytes()).to_string(), skipped.reason.to_owned()]);
-    }
-    writeln!(ui.out)?;
-    table.print(ui, 0)
-}
-
-/// Prints the supported architectures.
-fn list(ui: &mut Ui, all: bool) -> Outcome {
-    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (architecture, checkpoint) in gguf_hf::arch::supported() {
-        let name = checkpoint.architecture(architecture);
-        match rows.iter_mut().find(|(other, _)| *other == name) {
-            // A class may map to the architecture in several ways.
-            Some((_, classes)) => {
-                let new: Vec<&str> =
-                    checkpoint.classes.iter().copied().filter(|class| !classes.contains(class)).collect();
-                classes.extend(new);
-            }
-            None => rows.push((name, checkpoint.classes.to_vec())),
-        }
-    }
-    rows.compact_sort_by(Ord::cmp);
-    if ui.schema.is_some() {
-        let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
-        let architectures: Vec<Value> = rows.iter().map(architecture).collect();
-        let mut listed = json!({ "architectures": architectures });
-        if all {
-            let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
-            listed["unsupported"] = unsupported().map(class).collect();
-            listed["unsupported_encoders"] = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
-        }
-        json::print(ui, 3, &listed)?;
-        return Ok(Verdict::Good);
-    }
-    let mut table =
-        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::whole("CLASSES IN CONFIG.JSON")]);
-    let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
-    for (name, classes) in rows {
-        for (i, line) in lines_of(&classes, room).into_iter().enumerate() {
-            table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
-        }
-    }
-    table.print(ui, 0)?;
-    let mut towers: Vec<(String, String)> = gguf_hf::arch::supported_towers()
-        .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
-        .collect();
-    towers.compact_sort_by(Ord::cmp);
-    let mut table =
-        Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
-    for (projector, classes) in towers {
-        table.row([projector, classes]);
-    }
-    writeln!(ui.out)?;
-    table.print(ui, 0)?;
-    let mut images: Vec<(&str, &str)> = IMAGE_MODELS.iter().map(|model| (model.name, model.title)).collect();
-    images.compact_sort_by(Ord::cmp);
-    let mut table =
-        Table::new([Column::name("IMAGE MODEL").styled(Style::Cyan), Column::text("RECOGNIZED BY ITS TENSORS")]);
-    for (name, title) in images {
-        table.row([name.to_owned(), title.to_owned()]);
-    }
-    writeln!(ui.out)?;
-    table.print(ui, 0)?;
-    if all {
-        let encoders: Vec<_> = UNSUPPORTED_ENCODERS.to_vec();
-        for (title, classes) in [("UNSUPPORTED CLASS", unsupported().collect()), ("UNSUPPORTED ENCODER", encoders)] {
-            let mut table = Table::new([Column::name(title).styled(Style::Cyan), Column::text("REASON")]);
-            for (name, reason) in classes {
-                table.row([name.to_owned(), reason.to_owned()]);
-            }
-            writeln!(ui.out)?;
-            table.print(ui, 0)?;
-        }
-    }
-    Ok(Verdict::Good)
-}
-
-/// Classes supported only by llama.cpp's converter, and the reasons.
-fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
-    gguf_model::arch::UNSUPPORTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
-}
-
-/// Breaks a list of names into lines of at most `room` columns. Names are never cut.
-fn lines_of(names: &[&str], room: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for name in names {
-        match lines.last_mut() {
-            Some(line) if line.len() + 2 + name.len() < room => *line = format!("{line}, {name}"),
-            Some(line) => {
-                line.push(',');
-                lines.push((*name).to_owned());
-            }
-            None => lines.push((*name).to_owned()),
-        }
-    }
-    lines
-}
-
-/// Prints the plan as JSON, with the tensors that are left out, the values out of range, and the free space on the disks.
-fn print_json(
-    ui: &mut Ui,
-    plan: &Plan,
-    target: &dyn fmt::Display,
-    skipped: &[Skipped],
-    ranges: &[Range],
-    rooms: &[Room],
-) -> Outcome {
-    let mut planned = quantize::json_plan(plan, target);
-    if let Some(range) = ranges.first() {
-        planned = planned.with(Checked::new(skipped, range.clone()), rooms);
-    }
-    json::print(ui, 3, &planned)?;
-    Ok(preflight::judge_rooms(ui, rooms))
-}
-
-/// Prints the plan.
-fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>, ranges: &[Range]) -> Outcome {
-    let plan = &conversion.plan;
-    let out = out.map(|out| output::path_of(&conversion.output_path(out), plan)).transpose()?;
-    let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(plan, out)]));
-    if ui.schema.is_some() {
-        return print_json(ui, plan, &conversion.ty, &conversion.skipped, ranges, &rooms);
-    }
-    let columns = [
-        Column::name("TENSOR").styled(Style::Cyan),
-        Column::left("SHAPE"),
-        Column::left("FROM").left_out(2),
-        Column::left("TO"),
-        Column::right("BYTES").left_out(3),
-        Column::text("REASON").styled(Style::Dim).left_out(1),
-    ];
-    let mut table = Table::new(columns);
-    for t in plan.tensors() {
-        let from = t.op.inputs().first().map_or("computed".to_owned(), |input| input.ty.to_string());
-        let bytes = ui.bytes(t.n_bytes());
-        let name = Str(&t.name).to_string();
-        table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);
-    }
-    table.print(ui, 0)?;
-    print_left_out(ui, &conversion.skipped)?;
-    let said = format!(
-        "{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
-        conversion.architecture,
-        conversion.ty,
-        grouped(plan.tensors().len() as u64),
-        count(plan.n_elements()),
-        grouped(plan.head().kvs.len() as u64),
-        size(plan.file_bytes()),
-        grouped(plan.file_bytes()),
-    );
-    writeln!(ui.out)?;
-    for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
-        writeln!(ui.out, "{line}")?;
-    }
-    let verdict = preflight::print_rooms(ui, &rooms)?;
-    if let Some(out) = out {
-        ui.print_path(&out)?;
-    }
-    Ok(verdict)
 }

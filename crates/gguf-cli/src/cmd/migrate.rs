@@ -1,26 +1,25 @@
 //! `gguf migrate`: converts legacy model files and earlier GGUF versions to current GGUF.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use gguf_format::GgmlType;
 use gguf_format::check::Severity;
-use gguf_format::{GgmlType, Str};
 use gguf_legacy::{Answers, Family, Input, Migration, Question, Treatment};
+use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::TensorPlan;
-use gguf_pipeline::{Plan, RunOptions};
 use gguf_quantize::mix::Target;
 use serde::Serialize;
 
 use super::output::{self, Shards};
-use super::preflight;
-use super::quantize;
-use super::writing::{HashOption, print_written};
+use super::planned::{Answer, JsonPlan, Planned};
+use super::preflight::JsonDisk;
+use super::quantize::{self, Shown};
+use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
-use crate::json;
-use crate::text::shape;
-use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, percent, size, wrap};
+use crate::ui::{Ui, grouped, percent, wrap};
 use crate::watch::Watch;
 
 mod given;
@@ -153,34 +152,21 @@ impl Args {
             migration.plan = self.shards.apply(ui, migration.plan)?;
         }
         match &self.ty {
-            Some(target) => self.quantize(ui, migration, *target, &out),
-            None if self.dry_run => {
-                let planned = if self.json { print_json(ui, &migration) } else { print_plan(ui, &migration, &out) }?;
-                Ok(planned.max(self.judge(ui, &migration.plan, &out)?))
-            }
-            None => self.write(ui, &migration, &out),
+            Some(target) => self.quantize(ui, migration, *target, out),
+            None => self.finish(ui, &migration, out),
         }
     }
 
-    /// Checks the output of a dry run, if any, as a run does.
-    fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
-        if out.as_os_str().is_empty() {
-            return Ok(Verdict::Good);
-        }
-        let out = output::path_of(out, plan)?;
-        Ok(preflight::judge_outputs(ui, &[(plan, out.as_path())], &self.run_options()))
-    }
-
-    /// The output path.
-    fn output(&self) -> Result<PathBuf, Failure> {
+    /// The output path; a dry run may have none.
+    fn output(&self) -> Result<Option<PathBuf>, Failure> {
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
-            return Ok(out.clone());
+            return Ok(Some(out.clone()));
         }
         if self.file.extension().is_some_and(|extension| extension == "gguf") {
             let problem = "the input already ends in .gguf; pass the output file with -o OUT";
             return match self.dry_run {
-                true => Ok(PathBuf::new()),
+                true => Ok(None),
                 false => Err(Failure::CouldNotRun(format!("{}: {problem}", self.file.display()))),
             };
         }
@@ -191,7 +177,7 @@ impl Args {
             }
             _ => self.file.clone(),
         };
-        Ok(match of_first.extension() {
+        Ok(Some(match of_first.extension() {
             Some(extension) if ["bin", "ggml", "ggjt", "pth", "pt", "gguf"].iter().any(|e| extension == *e) => {
                 of_first.with_extension("gguf")
             }
@@ -200,12 +186,11 @@ impl Args {
                 name.push(".gguf");
                 name.into()
             }
-        })
+        }))
     }
 
-    fn answer(&self) -> quantize::Answer {
-        let hashing = self.hash.how(self.threads, self.quiet);
-        quantize::Answer { shown: quantize::Shown::Path, quiet: self.quiet, hashing }
+    fn answer(&self) -> Answer {
+        Answer { shown: Shown::Path, quiet: self.quiet, hashing: self.hash.how(self.threads, self.quiet) }
     }
 
     fn run_options(&self) -> RunOptions {
@@ -214,63 +199,56 @@ impl Args {
     }
 
     /// Quantizes the planned migration without writing the intermediate file.
-    fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: &Path) -> Outcome {
+    fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: Option<PathBuf>) -> Outcome {
         let matrix = self.quantization.matrix()?;
         let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
         // Migrated tensors may be quantized already, and --type requests requantization.
         options.allow_requantize = true;
-        let known = errors_of(&migration);
+        let (known, what) = (errors_of(&migration), what(&migration));
         let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
         let plan = self.shards.apply(ui, planned.plan)?;
-        if self.dry_run {
-            let planned = match self.json {
-                true => quantize::print_json(ui, &plan, &target),
-                false => quantize::print_plan(ui, &plan, &target),
-            }?;
-            return Ok(planned.max(self.judge(ui, &plan, out)?));
-        }
-        let out = &output::path_of(out, &plan)?;
-        let verdict = quantize::write(ui, &plan, &self.run_options(), &target, out, self.answer())?;
-        match plan.output_paths(out).first() {
-            Some(first) => Ok(verdict.max(check(ui, first, &known)?)),
-            None => Ok(verdict),
+        let planned = Planned::new(&plan, format!("{what}, {target}"));
+        let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
+        match &out {
+            Some(out) if !self.dry_run => {
+                let verdict = planned.write(ui, out, &self.run_options(), self.answer(), &[])?;
+                Ok(verdict.max(check(ui, plan.output_paths(out).first(), &known)?))
+            }
+            out => {
+                planned.dry_run(ui, |disks| JsonPlan::of(&plan, target).on(disks), out.as_deref(), &self.run_options())
+            }
         }
     }
 
-    fn write(&self, ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
-        let watch = Watch::new(self.quiet);
-        let out = output::path_of(out, &migration.plan)?;
-        let result = migration.plan.run(out, &self.run_options(), &watch);
-        watch.clear();
-        let paths = result?.paths;
-        if !self.quiet {
-            if let Some(kept) = watch.said_of_kept() {
-                ui.note(&kept);
-            }
-            for line in treatments(migration) {
-                ui.note(&line);
-            }
-            let plan = &migration.plan;
-            ui.note(&format!(
-                "{}: {} tensors, {} parameters, {} in {}{}",
-                what(migration),
-                grouped(plan.tensors().len() as u64),
-                count(plan.n_elements()),
-                size(plan.file_bytes()),
-                duration(watch.elapsed()),
-                watch.rate(plan.file_bytes()),
-            ));
-        }
-        let verdict = match paths.first() {
-            Some(first) => check(ui, first, &errors_of(migration))?,
-            None => Verdict::Good,
+    /// Writes the planned migration, or prints the plan.
+    fn finish(&self, ui: &mut Ui, migration: &Migration, out: Option<PathBuf>) -> Outcome {
+        let plan = &migration.plan;
+        let out = out.map(|out| output::path_of(&out, plan)).transpose()?;
+        let planned = Planned {
+            left_out: migration.left_out.iter().map(|(name, reason)| (name.as_str(), *reason)).collect(),
+            column: migration.tensors.iter().any(|t| t.rounding.is_some()).then(|| rounded(migration)),
+            ..Planned::new(plan, what(migration))
         };
-        print_written(ui, &paths, self.hash.how(self.threads, self.quiet))?;
-        Ok(verdict)
+        match &out {
+            Some(out) if !self.dry_run => {
+                let verdict = planned.write(ui, out, &self.run_options(), self.answer(), &treatments(migration))?;
+                Ok(verdict.max(check(ui, plan.output_paths(out).first(), &errors_of(migration))?))
+            }
+            out => planned.dry_run(ui, |disks| document(migration, disks), out.as_deref(), &self.run_options()),
+        }
     }
+}
+
+/// The column that says how many of a tensor's scales half precision cannot represent exactly.
+fn rounded(migration: &Migration) -> (&'static str, Vec<String>) {
+    let share = |tensor: &gguf_legacy::Migrated| match tensor.rounding {
+        Some(rounding) if rounding.n_inexact == 0 => "none".to_owned(),
+        rounding => rounding.map_or(String::new(), |r| percent(r.n_inexact, r.n_scales)),
+    };
+    ("SCALES ROUNDED", migration.tensors.iter().map(share).collect())
 }
 
 /// A description of the input, such as `GGJT version 3, llama`.
@@ -322,8 +300,9 @@ fn errors_of(migration: &Migration) -> Vec<String> {
     errors.collect()
 }
 
-/// Checks the output, and reports errors that are not in `known`.
-fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
+/// Checks the first file of the output, and reports errors that are not in `known`.
+fn check(ui: &mut Ui, out: Option<&PathBuf>, known: &[String]) -> Outcome {
+    let Some(out) = out else { return Ok(Verdict::Good) };
     let check = ggufkit::check(out)?;
     let mut verdict = Verdict::Good;
     for (_, finding) in check.findings().filter(|(_, finding)| finding.severity == Severity::Error) {
@@ -373,67 +352,8 @@ fn ask(ui: &mut Ui, questions: &[Question], answers: &mut Answers) -> Result<(),
     Ok(())
 }
 
-/// Prints the plan.
-fn print_plan(ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
-    let plan = &migration.plan;
-    let columns = [
-        Column::name("TENSOR").styled(Style::Cyan),
-        Column::left("SHAPE"),
-        Column::left("FROM"),
-        Column::left("TO"),
-        Column::right("BYTES"),
-        Column::right("ROUNDED"),
-        Column::text("HOW").styled(Style::Dim),
-    ];
-    let mut table = Table::new(columns);
-    for (t, migrated) in plan.tensors().iter().zip(&migration.tensors) {
-        let from = t.op.inputs().first().map_or(t.from, |input| input.ty).to_string();
-        let rounded = match migrated.rounding {
-            Some(rounding) if rounding.n_inexact == 0 => "none".to_owned(),
-            rounding => rounding.map_or(String::new(), |r| percent(r.n_inexact, r.n_scales)),
-        };
-        let bytes = ui.bytes(t.n_bytes());
-        let name = Str(&t.name).to_string();
-        let (shape, how) = (shape(t.shape.iter().copied()), t.reason.to_string());
-        table.row([name, shape, from, t.ty.to_string(), bytes, rounded, how]);
-    }
-    table.print(ui, 0)?;
-    if migration.tensors.iter().any(|t| t.rounding.is_some()) {
-        writeln!(ui.out)?;
-        let said = "ROUNDED: the share of scales that half precision cannot represent exactly";
-        for line in wrap(said, ui.width.unwrap_or(usize::MAX)) {
-            writeln!(ui.out, "{line}")?;
-        }
-    }
-    if !migration.left_out.is_empty() {
-        let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
-        for (name, reason) in &migration.left_out {
-            table.row([Str(name.as_bytes()).to_string(), (*reason).to_owned()]);
-        }
-        writeln!(ui.out)?;
-        table.print(ui, 0)?;
-    }
-    let said = format!(
-        "{}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
-        what(migration),
-        grouped(plan.tensors().len() as u64),
-        count(plan.n_elements()),
-        grouped(plan.head().kvs.len() as u64),
-        size(plan.file_bytes()),
-        grouped(plan.file_bytes()),
-    );
-    writeln!(ui.out)?;
-    for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
-        writeln!(ui.out, "{line}")?;
-    }
-    if !out.as_os_str().is_empty() {
-        ui.print_path(out)?;
-    }
-    Ok(Verdict::Good)
-}
-
 #[derive(Serialize)]
-struct JsonPlan {
+struct MigrationPlan {
     container: String,
     architecture: Option<&'static str>,
     file_bytes: u64,
@@ -441,6 +361,8 @@ struct JsonPlan {
     warnings: Vec<String>,
     left_out: Vec<String>,
     tensors: Vec<JsonTensor>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disks: Vec<JsonDisk>,
 }
 
 #[derive(Serialize)]
@@ -458,7 +380,8 @@ struct JsonTensor {
     n_scales_rounded: Option<u64>,
 }
 
-fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
+/// The plan, for JSON.
+fn document(migration: &Migration, disks: Vec<JsonDisk>) -> MigrationPlan {
     let tensor = |(t, migrated): (&TensorPlan, &gguf_legacy::Migrated)| JsonTensor {
         name: String::from_utf8_lossy(&t.name).into_owned(),
         source: migrated.from.clone(),
@@ -470,7 +393,7 @@ fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
         n_scales: migrated.rounding.map(|r| r.n_scales),
         n_scales_rounded: migrated.rounding.map(|r| r.n_inexact),
     };
-    let document = JsonPlan {
+    MigrationPlan {
         container: migration.container.to_string(),
         architecture: migration.family.map(Family::architecture),
         file_bytes: migration.plan.file_bytes(),
@@ -478,7 +401,6 @@ fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
         warnings: migration.warnings.iter().map(ToString::to_string).collect(),
         left_out: migration.left_out.iter().map(|(name, _)| name.clone()).collect(),
         tensors: migration.plan.tensors().iter().zip(&migration.tensors).map(tensor).collect(),
-    };
-    json::print(ui, 3, &document)?;
-    Ok(Verdict::Good)
+        disks,
+    }
 }

@@ -1,34 +1,25 @@
 //! `gguf quantize`: converts a GGUF model to another file type.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::builder::OsStringValueParser;
-use gguf_format::Str;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
-use gguf_io::Room;
-use gguf_pipeline::plan::Reason;
-use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
-use gguf_pipeline::{RunOptions, RunSummary};
+use gguf_pipeline::RunOptions;
+use gguf_pipeline::plan::{Draft, Plan};
 use gguf_quantize::budget::Budget;
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
-use serde::{Serialize, Serializer};
 
 use crate::cmd::output::{self, Shards};
-use crate::cmd::preflight::{self, Checked, JsonDisk};
+use crate::cmd::planned::{Answer, JsonPlan, Planned};
 use crate::cmd::set::parse_room;
-use crate::cmd::writing::{HashOption, Hashing};
-use crate::failure::{Failure, Outcome, Verdict};
-use crate::hints;
-use crate::json;
-use crate::text::shape;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
+use crate::cmd::writing::HashOption;
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
 use crate::watch::Watch;
 
 mod budget;
@@ -40,7 +31,6 @@ mod several;
 use budget::Within;
 pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
-use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
 pub use several::{Written, each_once, plan_all, warn_once, write_all};
 
@@ -347,16 +337,11 @@ impl How {
         let answer = self.answer();
         let options = self.run_options(answer.shown, recipe.and_then(|path| path.canonicalize().ok()));
         let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
-        match out {
-            Some(out) if !self.dry_run => return write(ui, &plan, &options, target, &out, answer),
-            _ if self.json => print_json(ui, &plan, file_type),
-            _ => print_plan(ui, &plan, target),
-        }?;
-        Ok(out.map_or(Verdict::Good, |out| {
-            let outputs = [(&plan, out.as_path())];
-            let room = preflight::judge_rooms(ui, &gguf_pipeline::rooms(&outputs));
-            room.max(preflight::judge_outputs(ui, &outputs, &options))
-        }))
+        let planned = Planned::new(&plan, target);
+        match &out {
+            Some(out) if !self.dry_run => planned.write(ui, out, &options, answer, &[]),
+            out => planned.dry_run(ui, |disks| JsonPlan::of(&plan, file_type).on(disks), out.as_deref(), &options),
+        }
     }
 }
 
@@ -364,177 +349,4 @@ impl How {
 fn file_type(plan: &Plan) -> String {
     let id = plan.head().get(FILE_TYPE).and_then(|value| value.get::<u32>().ok());
     id.map_or(String::new(), |id| FileType(id).to_string())
-}
-
-/// How a run reports its outputs.
-#[derive(Debug, Clone, Copy)]
-pub struct Answer {
-    /// The content of standard output.
-    pub shown: Shown,
-    /// Print no progress and no summary.
-    pub quiet: bool,
-    /// How the outputs are hashed.
-    pub hashing: Hashing,
-}
-
-/// Runs a plan, and prints a summary and the answer.
-pub fn write(
-    ui: &mut Ui,
-    plan: &Plan,
-    options: &RunOptions,
-    target: &dyn Display,
-    out: &Path,
-    answer: Answer,
-) -> Outcome {
-    let watch = Watch::new(answer.quiet);
-    let result = plan.run(out, options, &watch);
-    watch.clear();
-    let RunSummary { paths, report, .. } = result?;
-    if !answer.quiet {
-        if let Some(kept) = watch.said_of_kept() {
-            ui.note(&kept);
-        }
-        let (time, bytes) = (watch.elapsed(), plan.file_bytes());
-        let sizes = Sizes::of(plan);
-        ui.note(&format!(
-            "{target}: {}, {} to {} ({} bits per weight) in {}{}",
-            tensors(plan.tensors().len()),
-            size(plan.input_bytes()),
-            size(bytes),
-            bits_per_weight(sizes.bits_per_weight()),
-            duration(time),
-            watch.rate(sizes.from),
-        ));
-    }
-    answer.shown.print(ui, plan, &report.unwrap_or_default(), &paths, answer.hashing)?;
-    Ok(Verdict::Good)
-}
-
-/// Sums over all tensors.
-struct Sizes {
-    from: u64,
-    to: u64,
-    weights: u64,
-}
-
-impl Sizes {
-    fn bits_per_weight(&self) -> f64 {
-        self.to as f64 * 8.0 / self.weights.max(1) as f64
-    }
-
-    fn of(plan: &Plan) -> Sizes {
-        let sum = |of: fn(&TensorPlan) -> u64| plan.tensors().iter().map(of).sum();
-        Sizes { from: sum(TensorPlan::from_bytes), to: sum(TensorPlan::n_bytes), weights: plan.n_elements() }
-    }
-}
-
-/// Prints the plan.
-pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
-    let columns = [
-        Column::name("TENSOR").styled(Style::Cyan),
-        Column::left("SHAPE"),
-        Column::left("FROM").left_out(2),
-        Column::left("TO"),
-        Column::right("BYTES").left_out(3),
-        Column::text("REASON").styled(Style::Dim).left_out(1),
-    ];
-    let row = |ui: &Ui, i: usize| {
-        let Some(tensor) = plan.tensors().get(i) else { return [const { String::new() }; 6] };
-        let bytes = ui.bytes(tensor.n_bytes());
-        let name = Str(&tensor.name).to_string();
-        let shape = shape(tensor.shape.iter().copied());
-        let (from, to) = (tensor.from.to_string(), tensor.ty.to_string());
-        [name, shape, from, to, bytes, hints::reason(&tensor.reason)]
-    };
-    Table::new(columns).print_rows(ui, plan.tensors().len(), row)?;
-    let sizes = Sizes::of(plan);
-    let said = format!(
-        "{target}: {}, {} weights, {} ({} bytes), {} bits per weight",
-        tensors(plan.tensors().len()),
-        count(sizes.weights),
-        size(plan.file_bytes()),
-        grouped(plan.file_bytes()),
-        bits_per_weight(sizes.bits_per_weight()),
-    );
-    writeln!(ui.out)?;
-    for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
-        writeln!(ui.out, "{line}")?;
-    }
-    Ok(Verdict::Good)
-}
-
-/// A plan, for JSON.
-#[derive(Serialize)]
-pub struct JsonPlan<'a> {
-    file_type: String,
-    file_bytes: u64,
-    tensor_bytes: u64,
-    n_weights: u64,
-    tensors: JsonTensors<'a>,
-    /// Additional results of a conversion.
-    #[serde(flatten)]
-    checked: Option<Checked>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    disks: Vec<JsonDisk>,
-}
-
-/// The tensors, which are written one by one: there may be very many.
-struct JsonTensors<'a>(&'a Plan);
-
-impl Serialize for JsonTensors<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.tensors().iter().map(|tensor| JsonTensor {
-            name: String::from_utf8_lossy(&tensor.name),
-            shape: &tensor.shape,
-            from: tensor.from.to_string(),
-            to: tensor.ty.to_string(),
-            bytes: tensor.n_bytes(),
-            reason: hints::reason(&tensor.reason),
-            relative_error: match tensor.reason {
-                Reason::Budget { relative_ppm } => Some(f64::from(relative_ppm) / 1e6),
-                _ => None,
-            },
-            needs_imatrix: tensor.needs_importance,
-        }))
-    }
-}
-
-#[derive(Serialize)]
-struct JsonTensor<'a> {
-    name: Cow<'a, str>,
-    shape: &'a [u64],
-    from: String,
-    to: String,
-    bytes: u64,
-    reason: String,
-    /// The measured error, if types are chosen for a target size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    relative_error: Option<f64>,
-    needs_imatrix: bool,
-}
-
-/// Prints the plan as JSON.
-pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
-    json::print(ui, 3, &json_plan(plan, target))?;
-    Ok(Verdict::Good)
-}
-
-pub fn json_plan<'a>(plan: &'a Plan, target: &dyn Display) -> JsonPlan<'a> {
-    let sizes = Sizes::of(plan);
-    JsonPlan {
-        file_type: target.to_string(),
-        file_bytes: plan.file_bytes(),
-        tensor_bytes: sizes.to,
-        n_weights: sizes.weights,
-        tensors: JsonTensors(plan),
-        checked: None,
-        disks: Vec::new(),
-    }
-}
-
-impl<'a> JsonPlan<'a> {
-    /// Adds the results of a conversion's checks, and the free space on the output disks.
-    pub fn with(self, checked: Checked, rooms: &[Room]) -> JsonPlan<'a> {
-        JsonPlan { checked: Some(checked), disks: rooms.iter().map(JsonDisk::from).collect(), ..self }
-    }
 }

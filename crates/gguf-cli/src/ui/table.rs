@@ -159,20 +159,20 @@ impl Table {
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub fn print_rows<const N: usize>(
+    pub fn print_rows<R: AsRef<[String]>>(
         &self,
         ui: &mut Ui,
         n_rows: usize,
-        row: impl Fn(&Ui, usize) -> [String; N],
+        row: impl Fn(&Ui, usize) -> R,
     ) -> io::Result<()> {
         let mut widest = self.titles();
         for i in 0..n_rows {
-            widen(&mut widest, ui.width, row(ui, i).iter().map(String::as_str));
+            widen(&mut widest, ui.width, row(ui, i).as_ref().iter().map(String::as_str));
         }
         let widths = self.fitted(widest, ui.width);
         self.line(ui, 0, &widths, self.columns.iter().map(|c| c.title), Some(Style::Bold))?;
         for i in 0..n_rows {
-            self.line(ui, 0, &widths, row(ui, i).iter().map(String::as_str), None)?;
+            self.line(ui, 0, &widths, row(ui, i).as_ref().iter().map(String::as_str), None)?;
         }
         Ok(())
     }

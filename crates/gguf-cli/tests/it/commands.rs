@@ -405,7 +405,9 @@ fn convert_writes_once() {
     let convert =
         |line: &str| gguf(["convert".to_owned(), text(&glossary()).to_owned()].into_iter().chain(words(line)));
     let to = format!("-o {}", text(&out));
-    let run = convert(&to).exits(0).says(&["llama, bf16: 29 tensors, 2.89 M parameters, 5.82 MB in "]);
+    let run = convert(&to)
+        .exits(0)
+        .says(&["llama, bf16: 29 tensors, 2.89 M weights, 5.82 MB to 5.82 MB (16.01 bits per weight) in "]);
     assert_eq!(run.out, format!("{}\n", text(&out)));
     assert_eq!(names(dir.path()), ["out.gguf"]);
     gguf(["check", "--data", text(&out)]).exits(0);
@@ -434,7 +436,7 @@ fn convert_dry_run_writes_nothing() {
         "TENSOR                    SHAPE       FROM  TO     BYTES  REASON\n",
         "token_embd.weight         256 x 2048  bf16  f16  1048576  requested type\n",
         "output_norm.weight        256         bf16  f32     1024  vector\n",
-        "llama, f16: 29 tensors, 2.89 M parameters, 32 keys, 5.82 MB (5,821,120 bytes)\n",
+        "llama, f16: 29 tensors, 2.89 M weights, 32 keys, 5.82 MB (5,821,120 bytes), 16.01 bits per weight\n",
         "out.gguf\n",
     ]);
     assert_eq!(names(dir.path()), [""; 0]);

@@ -10,7 +10,7 @@ use gguf_pipeline::Plan;
 use gguf_quantize::Offer;
 use serde::Serialize;
 
-use super::Sizes;
+use crate::cmd::planned::Sizes;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, shown_path};

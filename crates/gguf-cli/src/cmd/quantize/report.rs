@@ -9,10 +9,10 @@ use gguf_pipeline::plan::{Plan, TensorPlan};
 use gguf_pipeline::report::{Figures, Measured, Report, TensorError, TensorReport};
 use serde::{Serialize, Serializer};
 
-use crate::cmd::writing::{Hashing, WrittenFile, print_written};
+use crate::cmd::writing::{Hashing, WrittenFile, print_written, tensors};
 use crate::failure::Failure;
 use crate::json;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, wrap};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, wrap};
 
 /// The content of standard output after a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,14 +119,14 @@ fn sums(plan: &Plan, report: &Report) -> Vec<String> {
         |f: Figures| format!("RMSE {}, relative {}, cosine {}", number(f.rmse), relative(f.relative), cosine(f.cosine));
     let mut lines = vec![format!(
         "{} changed, {} weights, {} bits each: {}",
-        tensors(report.tensors.len()),
+        tensors(report.tensors.len() as u64),
         count(n_weights),
         bits_per_weight(bytes as f64 * 8.0 / n_weights as f64),
         said(report.total().figures()),
     )];
     let n = report.tensors.iter().filter(|t| t.error.weighted().is_some()).count();
     if let Some(figures) = report.total_weighted().weighted() {
-        lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n), said(figures)));
+        lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n as u64), said(figures)));
     }
     let worst = reported(plan, report).max_by(|(_, a), (_, b)| {
         let relative = |e: &Measured| e.weighted().unwrap_or_else(|| e.figures()).relative;
@@ -141,11 +141,6 @@ fn sums(plan: &Plan, report: &Report) -> Vec<String> {
         lines.push(format!("worst: {name}, {}, {how} error {}", worst.ty, relative(figures.relative)));
     }
     lines
-}
-
-/// `1 tensor`, `1,000 tensors`
-pub fn tensors(n: usize) -> String {
-    format!("{} tensor{}", grouped(n as u64), if n == 1 { "" } else { "s" })
 }
 
 /// `0.00123`, `1.23e-7`

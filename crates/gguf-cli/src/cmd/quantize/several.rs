@@ -8,10 +8,11 @@ use gguf_pipeline::report::Report;
 use gguf_pipeline::{RunOptions, run_all};
 use serde::Serialize;
 
+use super::Shown;
 use super::report::{JsonReport, json_report};
-use super::{Answer, JsonPlan, Shown, Sizes, json_plan, print_plan, tensors};
+use crate::cmd::planned::{Answer, JsonPlan, JsonPlans, Planned, Sizes, warn_of_overflows};
 use crate::cmd::preflight::{self, Checked, JsonDisk};
-use crate::cmd::writing::print_written;
+use crate::cmd::writing::{print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, duration, grouped, shown_path, size};
@@ -24,14 +25,6 @@ pub struct Written {
     pub out: PathBuf,
     /// Additional results of a conversion.
     pub checked: Option<Checked>,
-}
-
-/// The plans of several outputs.
-#[derive(Serialize)]
-struct JsonPlans<'a> {
-    plans: Vec<JsonPlan<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    disks: Vec<JsonDisk>,
 }
 
 /// The reports of several outputs.
@@ -47,12 +40,10 @@ struct JsonReportOf<'a> {
     report: JsonReport<'a>,
 }
 
-/// The plan of an output, for JSON.
-fn json_plan_of(output: &Written) -> JsonPlan<'_> {
-    let plan = json_plan(&output.plan, &output.target);
-    match &output.checked {
-        Some(checked) => plan.with(checked.clone(), &[]),
-        None => plan,
+impl Written {
+    /// The plan, for JSON.
+    fn document(&self) -> JsonPlan<'_> {
+        JsonPlan::of(&self.plan, &self.target).checked(self.checked.clone())
     }
 }
 
@@ -67,7 +58,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
     let rooms = gguf_pipeline::rooms(&named);
     if ui.schema.is_some() {
         let disks = rooms.iter().map(JsonDisk::from).collect();
-        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(json_plan_of).collect(), disks })?;
+        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(Written::document).collect(), disks })?;
         return Ok(preflight::judge_rooms(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
     }
     let mut columns = vec![
@@ -78,7 +69,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
     columns.extend(is_named.then(|| Column::whole("FILE")));
     let mut table = Table::new(columns);
     for Written { target, plan, out, .. } in outputs {
-        print_plan(ui, plan, target)?;
+        Planned::new(plan, target).print(ui)?;
         writeln!(ui.out)?;
         let bits = bits_per_weight(Sizes::of(plan).bits_per_weight());
         if !is_named {
@@ -104,9 +95,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
     watch.clear();
     let summaries = result?;
     for (output, summary) in outputs.iter().zip(&summaries) {
-        for overflow in &summary.overflows {
-            ui.warning(&format!("{}: {overflow}", output.target));
-        }
+        warn_of_overflows(ui, &output.plan, &output.target, &summary.overflows);
     }
     if !quiet {
         if let Some(kept) = watch.said_of_kept() {
@@ -122,7 +111,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
             ui.note(&format!(
                 "{} files: {}, {} to {} in {}{}",
                 grouped(n_files),
-                tensors(first.plan.tensors().len()),
+                tensors(first.plan.tensors().len() as u64),
                 size(first.plan.input_bytes()),
                 size(bytes),
                 duration(watch.elapsed()),

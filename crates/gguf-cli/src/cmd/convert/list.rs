@@ -1,0 +1,105 @@
+//! `gguf convert --list`: the supported architectures, encoders and image models.
+
+use std::io::Write;
+
+use gguf_format::sort::CompactSort as _;
+use gguf_model::arch::UNSUPPORTED_ENCODERS;
+use gguf_model::image::IMAGE_MODELS;
+use serde_json::{Value, json};
+
+use crate::failure::{Outcome, Verdict};
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui};
+
+/// Prints the supported architectures; with `all`, also the classes that are not supported.
+pub fn print(ui: &mut Ui, all: bool) -> Outcome {
+    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (architecture, checkpoint) in gguf_hf::arch::supported() {
+        let name = checkpoint.architecture(architecture);
+        match rows.iter_mut().find(|(other, _)| *other == name) {
+            // A class may map to the architecture in several ways.
+            Some((_, classes)) => {
+                let new: Vec<&str> =
+                    checkpoint.classes.iter().copied().filter(|class| !classes.contains(class)).collect();
+                classes.extend(new);
+            }
+            None => rows.push((name, checkpoint.classes.to_vec())),
+        }
+    }
+    rows.compact_sort_by(Ord::cmp);
+    if ui.schema.is_some() {
+        let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
+        let architectures: Vec<Value> = rows.iter().map(architecture).collect();
+        let mut listed = json!({ "architectures": architectures });
+        if all {
+            let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
+            listed["unsupported"] = unsupported().map(class).collect();
+            listed["unsupported_encoders"] = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
+        }
+        json::print(ui, 3, &listed)?;
+        return Ok(Verdict::Good);
+    }
+    let mut table =
+        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::whole("CLASSES IN CONFIG.JSON")]);
+    let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
+    for (name, classes) in rows {
+        for (i, line) in lines_of(&classes, room).into_iter().enumerate() {
+            table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
+        }
+    }
+    table.print(ui, 0)?;
+    let mut towers: Vec<(String, String)> = gguf_hf::arch::supported_towers()
+        .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
+        .collect();
+    towers.compact_sort_by(Ord::cmp);
+    let mut table =
+        Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
+    for (projector, classes) in towers {
+        table.row([projector, classes]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)?;
+    let mut images: Vec<(&str, &str)> = IMAGE_MODELS.iter().map(|model| (model.name, model.title)).collect();
+    images.compact_sort_by(Ord::cmp);
+    let mut table =
+        Table::new([Column::name("IMAGE MODEL").styled(Style::Cyan), Column::text("RECOGNIZED BY ITS TENSORS")]);
+    for (name, title) in images {
+        table.row([name.to_owned(), title.to_owned()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)?;
+    if all {
+        let encoders: Vec<_> = UNSUPPORTED_ENCODERS.to_vec();
+        for (title, classes) in [("UNSUPPORTED CLASS", unsupported().collect()), ("UNSUPPORTED ENCODER", encoders)] {
+            let mut table = Table::new([Column::name(title).styled(Style::Cyan), Column::text("REASON")]);
+            for (name, reason) in classes {
+                table.row([name.to_owned(), reason.to_owned()]);
+            }
+            writeln!(ui.out)?;
+            table.print(ui, 0)?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+/// Classes supported only by llama.cpp's converter, and the reasons.
+fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
+    gguf_model::arch::UNSUPPORTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
+}
+
+/// Breaks a list of names into lines of at most `room` columns. Names are never cut.
+fn lines_of(names: &[&str], room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in names {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + name.len() < room => *line = format!("{line}, {name}"),
+            Some(line) => {
+                line.push(',');
+                lines.push((*name).to_owned());
+            }
+            None => lines.push((*name).to_owned()),
+        }
+    }
+    lines
+}

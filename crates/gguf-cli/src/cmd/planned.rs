@@ -1,0 +1,209 @@
+//! Outputs that a command has planned: the table of tensors, the summary, the JSON plan, and the run. Every command that changes types prints
+//! them in this way.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+
+use gguf_format::Str;
+use gguf_pipeline::plan::{Plan, TensorPlan};
+use gguf_pipeline::{Overflow, RunOptions, RunSummary};
+use serde::Serialize;
+
+use super::preflight::{self, JsonDisk};
+use super::quantize::Shown;
+use super::writing::{Hashing, tensors};
+use crate::failure::{Outcome, Verdict};
+use crate::hints;
+use crate::json;
+use crate::text::shape;
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
+use crate::watch::Watch;
+
+mod document;
+
+pub use document::{JsonPlan, JsonPlans};
+
+/// An output of a command.
+pub struct Planned<'a> {
+    pub plan: &'a Plan,
+    /// What is written, such as `Q4_K_M` or `llama, BF16`: the first words of each summary.
+    pub title: String,
+    /// The tensors of the input that are not written, and the reasons.
+    pub left_out: Vec<(&'a str, &'static str)>,
+    /// Another column of the table: its title, and a text for each tensor.
+    pub column: Option<(&'static str, Vec<String>)>,
+}
+
+/// How a run reports its outputs.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// The content of standard output.
+    pub shown: Shown,
+    /// Print no progress and no summary.
+    pub quiet: bool,
+    /// How the outputs are hashed.
+    pub hashing: Hashing,
+}
+
+impl<'a> Planned<'a> {
+    /// An output without additional facts.
+    pub fn new(plan: &'a Plan, title: impl Display) -> Planned<'a> {
+        Planned { plan, title: title.to_string(), left_out: Vec::new(), column: None }
+    }
+
+    /// Prints the plan, as a table or as the `document` with the free space on the disks, and the errors that a run with `options` would end
+    /// with: too little space, or an output that must not be written. `out` is the output path, if there is one.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub fn dry_run<D: Serialize>(
+        &self,
+        ui: &mut Ui,
+        document: impl FnOnce(Vec<JsonDisk>) -> D,
+        out: Option<&Path>,
+        options: &RunOptions,
+    ) -> Outcome {
+        let outputs: Vec<(&Plan, &Path)> = out.iter().map(|out| (self.plan, *out)).collect();
+        let rooms = gguf_pipeline::rooms(&outputs);
+        let verdict = if ui.schema.is_some() {
+            json::print(ui, 3, &document(rooms.iter().map(JsonDisk::from).collect()))?;
+            preflight::judge_rooms(ui, &rooms)
+        } else {
+            self.print(ui)?;
+            let verdict = preflight::print_rooms(ui, &rooms)?;
+            out.map_or(Ok(()), |out| ui.print_path(out))?;
+            verdict
+        };
+        Ok(verdict.max(preflight::judge_outputs(ui, &outputs, options)))
+    }
+
+    /// Prints the table and the summary.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub fn print(&self, ui: &mut Ui) -> io::Result<()> {
+        let mut columns = vec![
+            Column::name("TENSOR").styled(Style::Cyan),
+            Column::left("SHAPE"),
+            Column::left("FROM").left_out(2),
+            Column::left("TO"),
+            Column::right("BYTES").left_out(3),
+        ];
+        columns.extend(self.column.iter().map(|(title, _)| Column::right(title)));
+        columns.push(Column::text("REASON").styled(Style::Dim).left_out(1));
+        let row = |ui: &Ui, i: usize| {
+            let Some(tensor) = self.plan.tensors().get(i) else { return Vec::new() };
+            let shape = shape(tensor.shape.iter().copied());
+            let mut row = vec![Str(&tensor.name).to_string(), shape, from(tensor), tensor.ty.to_string()];
+            row.push(ui.bytes(tensor.n_bytes()));
+            row.extend(self.column.iter().map(|(_, texts)| texts.get(i).cloned().unwrap_or_default()));
+            row.push(hints::reason(&tensor.reason));
+            row
+        };
+        Table::new(columns).print_rows(ui, self.plan.tensors().len(), row)?;
+        print_left_out(ui, &self.left_out)?;
+        writeln!(ui.out)?;
+        for line in wrap(&self.summary(), ui.width.unwrap_or(usize::MAX)) {
+            writeln!(ui.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// `Q4_K_M: 29 tensors, 2.89 M weights`
+    fn contents(&self) -> String {
+        let tensors = tensors(self.plan.tensors().len() as u64);
+        format!("{}: {tensors}, {} weights", self.title, count(self.plan.n_elements()))
+    }
+
+    fn summary(&self) -> String {
+        let (contents, keys) = (self.contents(), grouped(self.plan.head().kvs.len() as u64));
+        let (short, bytes) = (size(self.plan.file_bytes()), grouped(self.plan.file_bytes()));
+        let bits = Sizes::of(self.plan).bits().map_or(String::new(), |bits| format!(", {bits}"));
+        format!("{contents}, {keys} keys, {short} ({bytes} bytes){bits}")
+    }
+
+    /// Writes the output, then prints warnings, `notes` and a summary to standard error, and the answer to standard output.
+    ///
+    /// # Errors
+    /// If the run fails, or if standard output cannot be written.
+    pub fn write(&self, ui: &mut Ui, out: &Path, options: &RunOptions, answer: Answer, notes: &[String]) -> Outcome {
+        let watch = Watch::new(answer.quiet);
+        let result = self.plan.run(out, options, &watch);
+        watch.clear();
+        let RunSummary { paths, report, overflows, .. } = result?;
+        warn_of_overflows(ui, self.plan, &self.title, &overflows);
+        if !answer.quiet {
+            watch.said_of_kept().iter().chain(notes).for_each(|note| ui.note(note));
+            let (from, to) = (size(self.plan.input_bytes()), size(self.plan.file_bytes()));
+            let sizes = Sizes::of(self.plan);
+            let bits = sizes.bits().map_or(String::new(), |bits| format!(" ({bits})"));
+            let (time, rate) = (duration(watch.elapsed()), watch.rate(sizes.from));
+            ui.note(&format!("{}, {from} to {to}{bits} in {time}{rate}", self.contents()));
+        }
+        answer.shown.print(ui, self.plan, &report.unwrap_or_default(), &paths, answer.hashing)?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// The type of the first tensor that a tensor is made of.
+fn from(tensor: &TensorPlan) -> String {
+    tensor.op.inputs().first().map_or("computed".to_owned(), |input| input.ty.to_string())
+}
+
+/// Prints the tensors that are not written, if any.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_left_out(ui: &mut Ui, left_out: &[(&str, &'static str)]) -> io::Result<()> {
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
+    for (name, reason) in left_out {
+        table.row([Str(name.as_bytes()).to_string(), (*reason).to_owned()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)
+}
+
+/// Prints a warning for each tensor of an output with values that its type cannot represent.
+pub fn warn_of_overflows(ui: &mut Ui, plan: &Plan, title: &str, overflows: &[Overflow]) {
+    for Overflow { tensor, values, .. } in overflows {
+        let ty = plan.tensors().iter().find(|t| t.shown() == *tensor).map(|t| t.ty.to_string());
+        ui.warning(&format!(
+            "{title}: {tensor}: {} the range of {} and became infinite; bf16 and f32 keep the values",
+            match values {
+                1 => "1 value exceeds".to_owned(),
+                n => format!("{} values exceed", grouped(*n)),
+            },
+            ty.as_deref().unwrap_or("the type"),
+        ));
+    }
+}
+
+/// Sums over the tensors of a plan.
+pub struct Sizes {
+    /// Bytes of the inputs.
+    pub from: u64,
+    /// Bytes of the outputs.
+    pub to: u64,
+    pub weights: u64,
+}
+
+impl Sizes {
+    pub fn of(plan: &Plan) -> Sizes {
+        let sum = |of: fn(&TensorPlan) -> u64| plan.tensors().iter().map(of).sum();
+        Sizes { from: sum(TensorPlan::from_bytes), to: sum(TensorPlan::n_bytes), weights: plan.n_elements() }
+    }
+
+    /// `5.06 bits per weight`, if there are weights.
+    fn bits(&self) -> Option<String> {
+        (self.weights > 0).then(|| format!("{} bits per weight", bits_per_weight(self.bits_per_weight())))
+    }
+
+    /// The mean of all weights.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.to as f64 * 8.0 / self.weights.max(1) as f64
+    }
+}
