@@ -44,7 +44,7 @@ impl Operation for BatchNorm {
             wanted.read_input(input, raw)?;
             parts.push(floats(input.ty, raw).ok_or_else(|| no_codec(wanted.tensor))?);
         }
-        wanted.resize(mapped, GgmlType::F32)?;
+        wanted.set_len(mapped, GgmlType::F32)?;
         let halves = self.inputs.iter().all(|input| input.ty == GgmlType::F16);
         fold_batch_norm(&parts, self.eps, halves, mapped).ok_or_else(|| no_codec(wanted.tensor))?;
         Ok(mapped)

@@ -28,7 +28,7 @@ impl Operation for Vec<f32> {
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let range = usize::try_from(wanted.first).ok().zip(usize::try_from(wanted.n_elements).ok());
         let values = range.and_then(|(first, n)| self.get(first..first.checked_add(n)?));
-        wanted.resize(&mut buffers.raw, GgmlType::F32)?;
+        wanted.set_len(&mut buffers.raw, GgmlType::F32)?;
         float::encode_f32(values.ok_or_else(|| no_codec(wanted.tensor))?, &mut buffers.raw);
         Ok(&buffers.raw)
     }

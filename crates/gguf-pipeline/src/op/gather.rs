@@ -66,7 +66,7 @@ impl Gather {
     pub(super) fn read_moved(&self, wanted: Wanted<'_>, buffers: &mut ReadBuffers) -> Result<GgmlType, Error> {
         let ReadBuffers { raw, scratch, .. } = buffers;
         let (from, tensor) = (self.source_type(), wanted.tensor);
-        wanted.resize(raw, from)?;
+        wanted.set_len(raw, from)?;
         let mut packed = Vec::new();
         let read = |input: usize, offset, bytes: &mut [u8]| {
             let input = self.inputs.get(input).ok_or_else(|| no_codec(tensor))?;
@@ -113,7 +113,7 @@ impl Operation for Gather {
         if self.maps.is_empty() {
             return Ok(raw);
         }
-        wanted.resize(mapped, self.value_type())?;
+        wanted.set_len(mapped, self.value_type())?;
         apply_all(&self.maps, from, wanted.first, raw, mapped).ok_or_else(|| no_codec(wanted.tensor))?;
         Ok(mapped)
     }

@@ -33,7 +33,7 @@ impl Operation for Narrow {
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let ReadBuffers { raw, mapped, .. } = buffers;
         wanted.read_input(&self.input, raw)?;
-        wanted.resize(mapped, GgmlType::I32)?;
+        wanted.set_len(mapped, GgmlType::I32)?;
         narrow(raw, mapped);
         Ok(mapped)
     }

@@ -67,13 +67,13 @@ impl Wanted<'_> {
 
     /// Reads the same range of values of a source tensor.
     pub(crate) fn read_input(&self, input: &Input, raw: &mut Vec<u8>) -> Result<(), Error> {
-        self.resize(raw, input.ty)?;
+        self.set_len(raw, input.ty)?;
         let offset = packed_bytes(input.ty, self.first, self.tensor)?;
         self.source.read(input.index(), offset, raw)
     }
 
     /// Resizes a buffer to the values to read, in a type.
-    pub(crate) fn resize(&self, buffer: &mut Vec<u8>, ty: GgmlType) -> Result<(), Error> {
+    pub(crate) fn set_len(&self, buffer: &mut Vec<u8>, ty: GgmlType) -> Result<(), Error> {
         resize(buffer, packed_bytes(ty, self.n_elements, self.tensor)?, self.tensor)
     }
 }

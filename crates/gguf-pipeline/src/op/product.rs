@@ -34,7 +34,7 @@ impl Operation for Product {
 
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let ReadBuffers { raw, mapped, .. } = buffers;
-        wanted.resize(mapped, GgmlType::F32)?;
+        wanted.set_len(mapped, GgmlType::F32)?;
         for (number, input) in self.inputs.iter().enumerate() {
             wanted.read_input(input, raw)?;
             multiply(input.ty, raw, number == 0, mapped).ok_or_else(|| no_codec(wanted.tensor))?;

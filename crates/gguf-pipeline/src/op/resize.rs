@@ -45,7 +45,7 @@ impl Operation for Resize {
 
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
         let ReadBuffers { raw, mapped, .. } = buffers;
-        wanted.resize(mapped, GgmlType::F32)?;
+        wanted.set_len(mapped, GgmlType::F32)?;
         let decode = decoder(self.input.ty).ok_or_else(|| no_codec(wanted.tensor))?;
         interpolate(self, wanted.first, mapped, |from, values| {
             wanted.at(from, values.len() as u64).read_input(&self.input, raw)?;

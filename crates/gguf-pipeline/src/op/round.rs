@@ -43,7 +43,7 @@ impl Operation for RoundToMean {
         let from = self.values.read_moved(wanted, buffers)?;
         let mean = wanted.totals.mean(wanted.index, || self.mean_of_abs(wanted))?;
         let ReadBuffers { raw, mapped, .. } = buffers;
-        wanted.resize(mapped, self.value_type())?;
+        wanted.set_len(mapped, self.value_type())?;
         round_to_three(mean, from, raw, mapped).ok_or_else(|| no_codec(wanted.tensor))?;
         Ok(mapped)
     }
@@ -58,7 +58,7 @@ impl RoundToMean {
             let wanted = wanted.at(piece.start, piece.end - piece.start);
             let from = self.values.read_moved(wanted, &mut buffers)?;
             let ReadBuffers { raw, mapped, .. } = &mut buffers;
-            wanted.resize(mapped, GgmlType::F32)?;
+            wanted.set_len(mapped, GgmlType::F32)?;
             let cast = Cast::new(from, GgmlType::F32).ok_or_else(|| no_codec(wanted.tensor))?;
             cast.apply(raw, mapped);
             resize_values(&mut values, wanted.n_elements, wanted.tensor)?;

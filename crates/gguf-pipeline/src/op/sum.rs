@@ -40,7 +40,7 @@ impl Operation for Sum {
     }
 
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error> {
-        wanted.resize(&mut buffers.mapped, GgmlType::F32)?;
+        wanted.set_len(&mut buffers.mapped, GgmlType::F32)?;
         for part in 0..self.n_parts {
             let first = part.saturating_mul(wanted.n_values).saturating_add(wanted.first);
             let from = self.parts.read_moved(wanted.at(first, wanted.n_elements), buffers)?;
