@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use gguf_format::{Array, GgmlType, ValueRef, ValueType};
+use gguf_format::GgmlType;
 use gguf_pipeline::plan::{Op, Reason, TensorPlan};
 
 use self::factors::{Factor, Obstacle, Pair};
@@ -21,17 +21,18 @@ use self::problem::AdapterProblem;
 use self::settings::Settings;
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
-use crate::config_file::config_of;
-use crate::conversion::{Conversion, OutputKind};
+use crate::config::Config;
+use crate::config_file::{CONFIG, config_of};
+use crate::conversion::OutputKind;
 use crate::documents::Documents;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
-use crate::folder::Folder;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
-use crate::model_plan::{OutType, PlanError, Skipped, asked_type, float_input};
-use crate::options::Options;
-use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
+use crate::model_plan::{OutType, PlanError, asked_type, float_input};
+use crate::output::QUANTIZATION_VERSION;
+use crate::request::Request;
+use crate::strategy::{Keys, Strategy, TensorPlans};
 use crate::warning::{AdapterWarning, Warning};
 
 /// The name of the weights file.
@@ -45,143 +46,174 @@ pub(crate) fn is_adapter(dir: &Documents<'_>) -> Result<bool, Error> {
     Ok(dir.has(settings::FILE)? && !crate::checkpoint::has_model(dir)?)
 }
 
-/// Plans the conversion of the adapter in `dir`.
-pub(crate) fn plan(dir: &Documents<'_>, base: Option<&dyn Folder>, options: &Options) -> Result<Conversion, Error> {
-    let fail = |file: &str, source| Error::Adapter { path: dir.path().join(file), source };
-    let document = dir.json_or_null(settings::FILE)?;
-    let settings = Settings::new(&document).map_err(|problem| fail(settings::FILE, problem))?;
-    let base = base.map(|base| Documents::new(base));
-    let base = match &base {
-        Some(base) => base,
-        None if dir.has("config.json")? => dir,
-        None => return Err(fail(settings::FILE, AdapterProblem::NoBase { named: settings::base_of(&document) })),
-    };
-    let config = config_of(base)?;
-    let mut weights = None;
-    for name in WEIGHTS {
-        if weights.is_none() && dir.has(name)? {
-            weights = Some(name);
-        }
-    }
-    let Some(weights) = weights else {
-        let found = crate::checkpoint::other_weights(dir);
-        return Err(Error::Adapter { path: dir.path().to_owned(), source: AdapterProblem::NoWeights { found } });
-    };
-    let mut checkpoint = Checkpoint::open_file(dir, weights)?;
-    if weights == WEIGHTS[0] {
-        checkpoint.sort_by_data();
-    }
-    let in_weights = |problem| fail(weights, problem);
-    let plan_of = |source: PlanError| match source.tensor() {
-        Some(_) => Error::Plan { path: dir.path().join(weights), source },
-        None => Error::Plan { path: base.path().to_owned(), source },
-    };
-    let ty = match options.ty {
-        OutType::Auto => GgmlType::F32,
-        ty => ty.resolve(checkpoint.tensors()),
-    };
-    if matches!(options.ty, OutType::TQ1_0 | OutType::TQ2_0) {
-        return Err(Error::Adapter { path: dir.path().to_owned(), source: AdapterProblem::Type(ty) });
-    }
-    let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
-    let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
-    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), file_type: None, as_q8: &[] };
-    let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(plan_of)?;
-    let mut warnings = Vec::new();
-    if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {
-        let (tensor, reason) = (unused.name.clone(), unused.reason);
-        return Err(in_weights(AdapterProblem::Unused { tensor, reason }));
-    }
+/// The settings, the configuration of the base model and the tensor heads of an adapter.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    settings: Settings,
+    config: Config,
+    /// The name of the weights file.
+    weights: &'static str,
+    checkpoint: Checkpoint,
+}
 
-    let mut tensors = Vec::new();
-    for planned in &model.tensors {
-        let pairs: Option<Result<Vec<Pair>, PlanError>> = planned
-            .op
-            .inputs()
-            .iter()
-            .map(|input| matrices.get(input.index())?.pair(checkpoint.tensors(), &settings))
-            .collect();
-        let name = planned.shown();
-        let Some(pairs) = pairs else {
-            // Without factors: only norms are supported.
-            if planned.shape.len() != 1 || !name.ends_with("_norm.weight") {
-                let tensor = planned.op.inputs().first().map_or(name, |input| input.name.to_string());
-                return Err(in_weights(AdapterProblem::Unexpected { tensor }));
+impl Strategy for Adapter {
+    const KIND: OutputKind = OutputKind::Adapter;
+    type Planned = Settings;
+
+    fn read(request: &Request<'_>, _: Option<Checkpoint>) -> Result<Adapter, Error> {
+        let files = &request.files;
+        let fail = |source| Error::Adapter { path: files.path().join(settings::FILE), source };
+        let document = files.json_or_null(settings::FILE)?;
+        let settings = Settings::new(&document).map_err(fail)?;
+        if request.base.is_none() && !files.has(CONFIG)? {
+            return Err(fail(AdapterProblem::NoBase { named: settings::base_of(&document) }));
+        }
+        let config = config_of(base_of(request))?;
+        let mut found = None;
+        for name in WEIGHTS {
+            if found.is_none() && files.has(name)? {
+                found = Some(name);
             }
-            let op = real(&planned.op, &matrices);
-            let mut norm = planned.clone();
-            norm.origin_mut().op = op;
-            norm.ty = GgmlType::F32;
-            tensors.push(norm);
-            warnings.push(Warning::Adapter(AdapterWarning::Norm { name }));
-            continue;
-        };
-        let pairs = pairs.map_err(plan_of)?;
-        let is_embedding = name.ends_with("token_embd.weight");
-        let (first, second) = factors::apply(&planned.op, &planned.shape, &pairs, is_embedding).map_err(|obstacle| {
-            let why = match obstacle {
-                Obstacle::Operation => "the conversion of the base model takes the matrix apart in a way that its factors cannot follow",
-                Obstacle::Ranks => "the matrices that are stacked have different ranks",
-                Obstacle::Formats => "the matrices that are stacked have different number formats",
-            };
-            in_weights(AdapterProblem::NotAProduct { name: name.clone(), why })
-        })?;
-        for (suffix, (shape, op)) in [(".lora_a", first), (".lora_b", second)] {
-            let (ty, reason) = if shape.len() < 2 { (GgmlType::F32, Reason::Vector) } else { asked_type(&shape, ty) };
-            let name = format!("{name}{suffix}");
-            tensors.push(TensorPlan::new(name, shape, ty, reason, op).at(planned.place));
         }
-    }
-    if config.hparams().get("tie_word_embeddings").is_some_and(|tied| *tied == true)
-        && tensors.iter().any(|tensor| tensor.name.starts_with(b"output.weight."))
-    {
-        warnings.push(Warning::Adapter(AdapterWarning::TiedHead));
+        let Some(weights) = found else {
+            let found = crate::checkpoint::other_weights(files);
+            return Err(Error::Adapter { path: files.path().to_owned(), source: AdapterProblem::NoWeights { found } });
+        };
+        let mut checkpoint = Checkpoint::open_file(files, weights)?;
+        if weights == WEIGHTS[0] {
+            checkpoint.sort_by_data();
+        }
+        Ok(Adapter { settings, config, weights, checkpoint })
     }
 
-    let overrides = MetadataOptions {
-        model_name: options.name.clone(),
-        metadata: options.metadata.clone(),
-        ..MetadataOptions::default()
-    };
-    let metadata = metadata::keys_from(dir, &overrides, &ParameterCounts::of_adapter(&tensors))?;
-    let mut kvs = KeyValues::default();
-    kvs.set("general.architecture", model.architecture);
-    kvs.set("general.type", "adapter");
-    kvs.set("adapter.type", "lora");
-    for (key, value) in metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned() {
-        kvs.set(key, value);
+    /// The rows of the base model apply with the facts of its configuration.
+    fn add_facts(&mut self, _: &Request<'_>) -> Result<(), Error> {
+        Ok(())
     }
-    kvs.set("adapter.lora.alpha", settings.alpha);
-    if !settings.invocation.is_empty() {
-        let mut tokens = Array::new(ValueType::U32);
-        for id in &settings.invocation {
-            // The type matches, and the array is short.
-            let pushed = tokens.push(ValueRef::U32(*id));
-            debug_assert!(pushed.is_ok());
+
+    fn plan_tensors(self, request: &Request<'_>) -> Result<(TensorPlans, Settings), Error> {
+        let (files, asked) = (&request.files, request.options.ty);
+        let Adapter { settings, config, weights, checkpoint } = self;
+        let in_weights = |source| Error::Adapter { path: files.path().join(weights), source };
+        let of_plan = |source: PlanError| match source.tensor() {
+            Some(_) => Error::Plan { path: files.path().join(weights), source },
+            None => Error::Plan { path: base_of(request).path().to_owned(), source },
+        };
+        let ty = match asked {
+            OutType::Auto => GgmlType::F32,
+            ty => ty.resolve(checkpoint.tensors()),
+        };
+        if matches!(asked, OutType::TQ1_0 | OutType::TQ2_0) {
+            return Err(Error::Adapter { path: files.path().to_owned(), source: AdapterProblem::Type(ty) });
         }
-        kvs.set("adapter.alora.invocation_tokens", tokens);
+        let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
+        let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
+        let stored = Stored { asked, ty: asked.resolve(&sources), file_type: None, as_q8: &[] };
+        let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(of_plan)?;
+        if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {
+            let (tensor, reason) = (unused.name.clone(), unused.reason);
+            return Err(in_weights(AdapterProblem::Unused { tensor, reason }));
+        }
+
+        let (mut tensors, mut warnings) = (Vec::new(), Vec::new());
+        for planned in &model.tensors {
+            match pairs_of(planned, &matrices, checkpoint.tensors(), &settings) {
+                Some(pairs) => tensors.extend(factors(planned, &pairs.map_err(of_plan)?, ty).map_err(in_weights)?),
+                None => {
+                    tensors.push(replacement(planned, &matrices).map_err(in_weights)?);
+                    warnings.push(Warning::Adapter(AdapterWarning::Norm { name: planned.shown() }));
+                }
+            }
+        }
+        if config.hparams().get("tie_word_embeddings").is_some_and(|tied| *tied == true)
+            && tensors.iter().any(|tensor| tensor.name.starts_with(b"output.weight."))
+        {
+            warnings.push(Warning::Adapter(AdapterWarning::TiedHead));
+        }
+        let tensors = TensorPlans {
+            architecture: model.architecture,
+            ty,
+            tensors,
+            skipped: model.skipped,
+            unpacked: Vec::new(),
+            warnings,
+            paths: checkpoint.paths().map(Path::to_owned).collect(),
+            source: Arc::new(checkpoint),
+        };
+        Ok((tensors, settings))
     }
-    kvs.set("general.quantization_version", QUANTIZATION_VERSION);
-    let paths = checkpoint.paths().map(Path::to_owned).collect();
-    let plan = lay_out(dir.path(), dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
-    warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
-    let (n_errors, more) = check_planned_head(&plan, |_| Vec::new())?;
-    warnings.extend(more);
-    let skipped: Vec<Skipped> = model.skipped;
-    let (architecture, next_tokens) = (model.architecture, options.next_tokens);
-    let kind = OutputKind::Adapter;
-    Ok(Conversion {
-        unpacked: Vec::new(),
-        plan,
-        kind,
-        architecture,
-        ty,
-        skipped,
-        warnings,
-        n_errors,
-        metadata,
-        next_tokens,
-    })
+
+    fn keys(request: &Request<'_>, tensors: &TensorPlans, settings: Settings) -> Result<Keys, Error> {
+        let overrides = MetadataOptions {
+            model_name: request.options.name.clone(),
+            metadata: request.options.metadata.clone(),
+            ..MetadataOptions::default()
+        };
+        let counts = ParameterCounts::of_adapter(&tensors.tensors);
+        let metadata = metadata::keys_from(&request.files, &overrides, &counts)?;
+        let mut kvs = KeyValues::default();
+        kvs.set("general.architecture", tensors.architecture);
+        kvs.set("general.type", "adapter");
+        kvs.set("adapter.type", "lora");
+        for (key, value) in metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned() {
+            kvs.set(key, value);
+        }
+        kvs.set("adapter.lora.alpha", settings.alpha);
+        kvs.u32s("adapter.alora.invocation_tokens", &settings.invocation);
+        kvs.set("general.quantization_version", QUANTIZATION_VERSION);
+        let warnings = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
+        Ok(Keys { kvs, metadata, warnings, table: None })
+    }
+}
+
+/// The files of the base model: of its own folder if it is given, otherwise of the adapter's.
+fn base_of<'a>(request: &'a Request<'a>) -> &'a Documents<'a> {
+    request.base.as_ref().unwrap_or(&request.files)
+}
+
+/// The factors of the matrices from which an output tensor is made; `None` for a tensor without factors.
+fn pairs_of(
+    planned: &TensorPlan,
+    matrices: &[Matrix],
+    tensors: &[SourceTensor],
+    settings: &Settings,
+) -> Option<Result<Vec<Pair>, PlanError>> {
+    let inputs = planned.op.inputs();
+    inputs.iter().map(|input| matrices.get(input.index())?.pair(tensors, settings)).collect()
+}
+
+/// The two output tensors whose product is the change of a planned tensor.
+fn factors(planned: &TensorPlan, pairs: &[Pair], ty: GgmlType) -> Result<[TensorPlan; 2], AdapterProblem> {
+    let name = planned.shown();
+    let is_embedding = name.ends_with("token_embd.weight");
+    let product = factors::apply(&planned.op, &planned.shape, pairs, is_embedding).map_err(|obstacle| {
+        let why = match obstacle {
+            Obstacle::Operation => {
+                "the conversion of the base model takes the matrix apart in a way that its factors cannot follow"
+            }
+            Obstacle::Ranks => "the matrices that are stacked have different ranks",
+            Obstacle::Formats => "the matrices that are stacked have different number formats",
+        };
+        AdapterProblem::NotAProduct { name: name.clone(), why }
+    })?;
+    let (first, second) = product;
+    Ok([(".lora_a", first), (".lora_b", second)].map(|(suffix, (shape, op))| {
+        let (ty, reason) = if shape.len() < 2 { (GgmlType::F32, Reason::Vector) } else { asked_type(&shape, ty) };
+        TensorPlan::new(format!("{name}{suffix}"), shape, ty, reason, op).at(planned.place)
+    }))
+}
+
+/// The output tensor for a tensor of the base model that the adapter replaces. Only norms are supported.
+fn replacement(planned: &TensorPlan, matrices: &[Matrix]) -> Result<TensorPlan, AdapterProblem> {
+    let name = planned.shown();
+    if planned.shape.len() != 1 || !name.ends_with("_norm.weight") {
+        let tensor = planned.op.inputs().first().map_or(name, |input| input.name.to_string());
+        return Err(AdapterProblem::Unexpected { tensor });
+    }
+    let mut norm = planned.clone();
+    norm.origin_mut().op = with_stored_inputs(&planned.op, matrices);
+    norm.ty = GgmlType::F32;
+    Ok(norm)
 }
 
 /// The tensor that many models tie to their embeddings.
@@ -198,7 +230,7 @@ struct Matrix {
 #[derive(Debug, Clone, Copy)]
 enum Content {
     /// A replacement tensor, by its index in the file.
-    Whole(usize),
+    Replacement(usize),
     /// The two low-rank factors.
     Factors { first: usize, second: usize, is_transposed: bool },
 }
@@ -242,7 +274,8 @@ fn matrices(tensors: &[SourceTensor], settings: &Settings) -> Result<Vec<Matrix>
         } else if name.contains("lora_magnitude_vector") {
             return Err(AdapterProblem::Unsupported { what: "magnitudes of weights (DoRA)" });
         } else if name.contains("norm") {
-            found.push(Matrix { source: SourceTensor { name, ..tensor.clone() }, content: Content::Whole(index) });
+            found
+                .push(Matrix { source: SourceTensor { name, ..tensor.clone() }, content: Content::Replacement(index) });
         } else {
             return Err(AdapterProblem::Unexpected { tensor: tensor.name.clone() });
         }
@@ -292,11 +325,11 @@ impl Matrix {
     }
 }
 
-/// An operation on replacement tensors, given their indices in the file.
-fn real(op: &Op, matrices: &[Matrix]) -> Op {
+/// An operation whose inputs are replaced tensors, with their indices in the file instead of those of `matrices`.
+fn with_stored_inputs(op: &Op, matrices: &[Matrix]) -> Op {
     let mut op = op.clone();
     for input in op.inputs_mut() {
-        if let Some(Content::Whole(index)) = matrices.get(input.index()).map(|matrix| matrix.content) {
+        if let Some(Content::Replacement(index)) = matrices.get(input.index()).map(|matrix| matrix.content) {
             input.set_index(index);
         }
     }

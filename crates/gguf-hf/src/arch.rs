@@ -18,8 +18,11 @@ mod blocks;
 mod computed;
 #[cfg(test)]
 mod effort;
+mod formulas;
 pub(crate) mod keys;
 pub(crate) mod names;
+mod rows;
+mod slot;
 #[cfg(test)]
 mod tables;
 mod tensors;
@@ -36,7 +39,7 @@ pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<Mo
     let (_, checkpoint) = of_checkpoint(config)?;
     let resolved = ty.resolve(&names::taken(checkpoint, sources));
     let stored = Stored { asked: ty, ty: resolved, file_type: None, as_q8: &[] };
-    plan_parts(config, sources, stored, Scope::Whole)
+    plan_parts(config, sources, stored, Scope::Model)
 }
 
 /// Settings that depend on the stored tensors, including packed weights.
@@ -56,7 +59,7 @@ pub(crate) struct Stored<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All tensors that the architecture needs.
-    Whole,
+    Model,
     /// The tensors that are present.
     #[cfg(test)]
     Parts,
@@ -119,7 +122,7 @@ pub(crate) fn plan_parts(
         plan.warnings.push(ArchitectureWarning::OnlyNextTokens { architecture: plan.architecture });
     }
     for (formula, what) in checkpoint.refuse {
-        if tensors::condition_holds(formula, what, &plan.fields)? {
+        if formulas::condition_holds(formula, what, &plan.fields)? {
             let is_about_next = asked != NextTokens::Included && formula::reads(formula, Fact::NextTokens);
             return Err(match is_about_next {
                 true => PlanError::NotSeparate { architecture: plan.architecture, asked },
@@ -137,7 +140,7 @@ pub(crate) fn plan_parts(
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
-    let added = tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan);
+    let added = tensors::add(architecture, checkpoint, sources, scope == Scope::Model || is_tower, &mut plan);
     added.map_err(|e| e.with_fields(|keys| keys::fields_of_keys(keys, checkpoint, &plan.fields)))?;
     if scope == Scope::Adapter {
         plan.tensors.retain(|tensor| !matches!(tensor.op, Op::Computed(_)));
@@ -199,7 +202,7 @@ pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static
     let class = config.architecture()?;
     let fields = keys::fields(config).unwrap_or_else(|_| raw_fields(config));
     for (architecture, checkpoint) in arch::all_of_class(class) {
-        if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
+        if formulas::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));
         }
     }
@@ -215,7 +218,7 @@ pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Chec
     let class = config.architecture()?;
     let fields = raw_fields(config);
     for (architecture, checkpoint) in arch::towers_of_class(class) {
-        if tensors::condition_holds(checkpoint.when, "clip", &fields)? {
+        if formulas::condition_holds(checkpoint.when, "clip", &fields)? {
             return Ok((architecture, checkpoint));
         }
     }

@@ -10,29 +10,36 @@ use gguf_model::arch::Checkpoint as Table;
 use gguf_pipeline::Source;
 use serde_json::Value as Json;
 
+use self::problem::DraftProblem;
 use crate::config::Config;
-use crate::documents::Documents;
+use crate::config_file::{CONFIG, config_json};
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::model_plan::PlanError;
 use crate::packed::Weights;
+use crate::request::Request;
 
 /// The maximum size of a draft vocabulary.
 const MAX_IDS: u64 = 1 << 22;
 
-/// Sets the facts that draft models need: the configuration of the model in `target`, and whether the mask embedding is in a
-/// separate file.
-pub(crate) fn fields(
-    files: &Documents<'_>,
-    target: &Documents<'_>,
-    document: Json,
-    config: &mut Config,
-) -> Result<(), Error> {
-    let wrong = |source| Error::Config { file: target.path().join("config.json"), source };
-    let of_target = Config::raw(document).map_err(wrong)?;
-    config.facts_mut().set(Fact::Target, of_target.hparams().clone());
-    config.facts_mut().set(Fact::HasMaskEmbedding, files.has("mask_embedding.pt")?);
-    Ok(())
+/// The file of the embedding of the mask token, if it is separate.
+pub(crate) const MASK_EMBEDDING: &str = "mask_embedding.pt";
+
+/// The configuration of a draft model's target; `None` for other models.
+///
+/// # Errors
+/// If a draft model has no target or another model has one, or if the target's configuration cannot be read.
+pub(crate) fn target_config(request: &Request<'_>, table: Option<&Table>) -> Result<Option<Json>, Error> {
+    let wrong = |source| Err(Error::Draft { path: request.files.path().to_owned(), source });
+    let target = match (table.is_some_and(|table| table.is_draft), &request.target) {
+        (true, Some(target)) => target,
+        (true, None) => return wrong(DraftProblem::NoTarget),
+        (false, Some(_)) => return wrong(DraftProblem::NotADraft),
+        (false, None) => return Ok(None),
+    };
+    let invalid = |source| Error::Config { file: target.path().join(CONFIG), source };
+    let config = Config::raw(config_json(target)?).map_err(invalid)?;
+    Ok(Some(config.hparams().clone()))
 }
 
 /// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The fact `token_ids` holds the ids.

@@ -12,21 +12,22 @@ use std::sync::Arc;
 
 use gguf_format::keys::{GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_NAME, GENERAL_QUANTIZATION_VERSION};
 use gguf_format::{GgmlType, MAX_DIMS, n_elements};
-use gguf_model::image::{IMAGE_MODELS, ImageModel, ORIGINAL_SHAPE, PREFIXES, WHOLE_PREFIX, recognize};
+use gguf_model::image::{IMAGE_MODELS, ImageModel as KnownModel, ORIGINAL_SHAPE, PREFIXES, WHOLE_PREFIX, recognize};
 use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
 use crate::checkpoint::Checkpoint;
-use crate::conversion::{Conversion, OutputKind};
+use crate::conversion::OutputKind;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
+use crate::folder::Folder;
 use crate::key_values::KeyValues;
-use crate::location::{Found, Location};
+use crate::location::Found;
 use crate::metadata::ModelMetadata;
 use crate::model_plan::{OutType, PlanError, Skipped, float_input};
-use crate::options::Options;
-use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
+use crate::output::QUANTIZATION_VERSION;
 use crate::packed::{Method, Weights, scaled_by};
-use crate::warning::Warning;
+use crate::request::Request;
+use crate::strategy::{Keys, Strategy, TensorPlans};
 
 /// Tensors with at most this number of elements stay in single precision.
 const FEW: u64 = 1024;
@@ -43,107 +44,133 @@ const ROW: u64 = 256;
 /// [`Error`], if it cannot be read.
 pub fn is_image_model(path: impl AsRef<Path>) -> Result<bool, Error> {
     let found = Found::at(path.as_ref())?;
-    Ok(open(&found.location())?.is_some_and(|checkpoint| Names::of(&checkpoint).model(&checkpoint).is_some()))
+    let location = found.location();
+    Ok(open(location.dir, location.file)?.is_some_and(|checkpoint| is_known(&checkpoint)))
 }
 
-/// Plans the conversion of an image model; `None` for another checkpoint.
-///
-/// # Errors
-/// [`Error`], including for diffusers tensor files of an unknown model.
-pub(crate) fn plan(location: &Location<'_>, options: &Options) -> Result<Option<Conversion>, Error> {
-    let Some(checkpoint) = open(location)? else { return Ok(None) };
-    let path = location.path();
-    let fail = |source| Error::Plan { path: path.clone(), source };
-    let names = Names::of(&checkpoint);
-    let Some(model) = names.model(&checkpoint) else {
-        // A folder that contains only these files holds no other kind of model.
-        let unknown = || fail(PlanError::UnsupportedImages { supported: titles() });
-        return if location.file.is_none() { Err(unknown()) } else { Ok(None) };
-    };
-    if let Some(tensor) = model.diffusers.iter().find(|name| names.has(&checkpoint, name)) {
-        let (tensor, model) = ((*tensor).to_owned(), model.title);
-        return Err(fail(PlanError::DiffusersLayout { tensor, model }));
-    }
-    if matches!(options.ty, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0) {
-        return Err(fail(PlanError::ImageType { ty: options.ty.resolve(&[]) }));
-    }
+/// Whether the tensors of a checkpoint are those of a known image model.
+pub(crate) fn is_known(checkpoint: &Checkpoint) -> bool {
+    Names::of(checkpoint).model(checkpoint).is_some()
+}
 
-    let weights = Weights::open(location.dir.path(), checkpoint, &Method::image())?;
-    let plan_of = |source: PlanError| weights.error(location.dir.path(), source);
-    let main = names.main_type(weights.checkpoint());
-    let stored = Stored::of(weights.checkpoint());
-    let ty = match options.ty {
-        OutType::Auto | OutType::Lossless => main,
-        ty => ty.resolve(&[]),
-    };
-    let mut kvs = KeyValues::default();
-    kvs.set(GENERAL_ARCHITECTURE, model.name);
-    if let Some(name) = &options.name {
-        kvs.set(GENERAL_NAME, name.as_str());
-    }
-    kvs.set(GENERAL_QUANTIZATION_VERSION, QUANTIZATION_VERSION);
-    kvs.set(GENERAL_FILE_TYPE, file_type(ty));
-    let (mut tensors, mut skipped) = (Vec::new(), Vec::new());
-    let mut skip = |name: &str, reason| skipped.push(Skipped { name: name.to_owned(), reason });
-    for (index, source) in weights.tensors().iter().enumerate() {
-        let Some(name) = names.of_model(&source.name) else {
-            skip(&source.name, "part of another model");
-            continue;
-        };
-        if model.ignored.iter().any(|part| name.contains(part)) {
-            skip(&source.name, "not needed by the model");
-            continue;
+/// The error for tensors of an unknown model without a configuration.
+pub(crate) fn unknown(request: &Request<'_>) -> Error {
+    let supported = IMAGE_MODELS.iter().map(|model| model.title).collect();
+    Error::Plan { path: request.path(), source: PlanError::UnsupportedImages { supported } }
+}
+
+/// The tensor heads of an image model.
+#[derive(Debug)]
+pub(crate) struct ImageModel {
+    model: &'static KnownModel,
+    names: Names,
+    checkpoint: Checkpoint,
+}
+
+impl Strategy for ImageModel {
+    const KIND: OutputKind = OutputKind::Images;
+    /// The shapes of reshaped tensors, by their keys.
+    type Planned = Vec<(String, Vec<i32>)>;
+
+    fn read(request: &Request<'_>, checkpoint: Option<Checkpoint>) -> Result<ImageModel, Error> {
+        let mut checkpoint = checkpoint.unwrap_or_default();
+        let fail = |source| Error::Plan { path: request.path(), source };
+        let names = Names::of(&checkpoint);
+        let model = names.model(&checkpoint).ok_or_else(|| unknown(request))?;
+        if let Some(tensor) = model.diffusers.iter().find(|name| names.has(&checkpoint, name)) {
+            let (tensor, model) = ((*tensor).to_owned(), model.title);
+            return Err(fail(PlanError::DiffusersLayout { tensor, model }));
         }
-        let input = float_input(index, source).map_err(plan_of)?;
-        let (ty, reason) = tensor_type(model, name, &source.shape, stored.dtype(source), options.ty);
-        let shape = match reshaped(model, &source.shape) {
-            Some(shape) => {
-                let original: Vec<i32> = source.shape.iter().filter_map(|n| i32::try_from(*n).ok()).collect();
-                if original.len() != source.shape.len() {
-                    return Err(plan_of(PlanError::LongDimension {
-                        tensor: source.name.clone(),
-                        shape: source.shape.clone(),
-                    }));
-                }
-                kvs.i32s(&format!("{ORIGINAL_SHAPE}{name}"), &original);
-                shape
+        let ty = request.options.ty;
+        if matches!(ty, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0) {
+            return Err(fail(PlanError::ImageType { ty: ty.resolve(&[]) }));
+        }
+        if checkpoint.is_safetensors() {
+            checkpoint.sort_by_data();
+        }
+        Ok(ImageModel { model, names, checkpoint })
+    }
+
+    /// No formulas apply to image models.
+    fn add_facts(&mut self, _: &Request<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn plan_tensors(self, request: &Request<'_>) -> Result<(TensorPlans, Self::Planned), Error> {
+        let ImageModel { model, names, checkpoint } = self;
+        let (dir, asked) = (request.files.path(), request.options.ty);
+        let weights = Weights::open(dir, checkpoint, &Method::image())?;
+        let of_tensor = |source: PlanError| weights.error(dir, source);
+        let stored = Stored::of(weights.checkpoint());
+        let (mut tensors, mut skipped, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut skip = |name: &str, reason| skipped.push(Skipped { name: name.to_owned(), reason });
+        for (index, source) in weights.tensors().iter().enumerate() {
+            let Some(name) = names.of_model(&source.name) else {
+                skip(&source.name, "part of another model");
+                continue;
+            };
+            if model.ignored.iter().any(|part| name.contains(part)) {
+                skip(&source.name, "not needed by the model");
+                continue;
             }
-            None => source.shape.iter().rev().copied().collect(),
+            let input = float_input(index, source).map_err(of_tensor)?;
+            let (ty, reason) = tensor_type(model, name, &source.shape, stored.dtype(source), asked);
+            let shape = match reshaped(model, &source.shape) {
+                Some(shape) => {
+                    let original: Vec<i32> = source.shape.iter().filter_map(|n| i32::try_from(*n).ok()).collect();
+                    if original.len() != source.shape.len() {
+                        let (tensor, shape) = (source.name.clone(), source.shape.clone());
+                        return Err(of_tensor(PlanError::LongDimension { tensor, shape }));
+                    }
+                    shapes.push((format!("{ORIGINAL_SHAPE}{name}"), original));
+                    shape
+                }
+                None => source.shape.iter().rev().copied().collect(),
+            };
+            tensors.push(tensor(name, shape, ty, reason, input, tensors.len()));
+        }
+        let ty = match asked {
+            OutType::Auto | OutType::Lossless => names.main_type(weights.checkpoint()),
+            ty => ty.resolve(&[]),
         };
-        tensors.push(tensor(name, shape, ty, reason, input, tensors.len()));
+        let planned = TensorPlans {
+            architecture: model.name,
+            ty,
+            tensors,
+            skipped,
+            unpacked: weights.unpacked().to_vec(),
+            warnings: Vec::new(),
+            paths: weights.checkpoint().paths().map(Path::to_owned).collect(),
+            source: Arc::new(weights),
+        };
+        Ok((planned, shapes))
     }
 
-    let unpacked = weights.unpacked().to_vec();
-    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
-    let plan = lay_out(&path, location.dir, kvs, tensors, Arc::new(weights), paths, options)?;
-    let (n_errors, warnings): (usize, Vec<Warning>) = check_planned_head(&plan, |_| Vec::new())?;
-    let (kind, architecture, next_tokens) = (OutputKind::Images, model.name, options.next_tokens);
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = options.name.clone().or_else(|| location.name.map(str::to_owned)).or(stem);
-    let metadata = ModelMetadata { name, ..ModelMetadata::default() };
-    let conversion =
-        Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens };
-    Ok(Some(conversion))
-}
-
-/// The recognized models, for messages.
-pub(crate) fn titles() -> Vec<&'static str> {
-    IMAGE_MODELS.iter().map(|model| model.title).collect()
-}
-
-/// The tensors of a file, or of the diffusers files in a folder, in data order; `None` for a folder without such files.
-fn open(location: &Location<'_>) -> Result<Option<Checkpoint>, Error> {
-    let mut checkpoint = match location.file {
-        Some(file) => Checkpoint::open_file(location.dir, file)?,
-        None => match Checkpoint::open_images(location.dir)? {
-            Some(checkpoint) => checkpoint,
-            None => return Ok(None),
-        },
-    };
-    if checkpoint.is_safetensors() {
-        checkpoint.sort_by_data();
+    fn keys(request: &Request<'_>, tensors: &TensorPlans, shapes: Self::Planned) -> Result<Keys, Error> {
+        let name = request.options.name.clone();
+        let mut kvs = KeyValues::default();
+        kvs.set(GENERAL_ARCHITECTURE, tensors.architecture);
+        if let Some(name) = &name {
+            kvs.set(GENERAL_NAME, name.as_str());
+        }
+        kvs.set(GENERAL_QUANTIZATION_VERSION, QUANTIZATION_VERSION);
+        kvs.set(GENERAL_FILE_TYPE, file_type(tensors.ty));
+        for (key, shape) in shapes {
+            kvs.i32s(&key, &shape);
+        }
+        let stem = request.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = name.or_else(|| request.name.map(str::to_owned)).or(stem);
+        let metadata = ModelMetadata { name, ..ModelMetadata::default() };
+        Ok(Keys { kvs, metadata, warnings: Vec::new(), table: None })
     }
-    Ok(Some(checkpoint))
+}
+
+/// The tensors of the file of a folder, or of the diffusers files in the folder; `None` for a folder without such files.
+pub(crate) fn open(dir: &dyn Folder, file: Option<&str>) -> Result<Option<Checkpoint>, Error> {
+    match file {
+        Some(file) => Checkpoint::open_file(dir, file).map(Some),
+        None => Checkpoint::open_images(dir),
+    }
 }
 
 /// The name prefix of the model's tensors.
@@ -171,7 +198,7 @@ impl Names {
     }
 
     /// The model to which a checkpoint's tensors belong.
-    fn model(&self, checkpoint: &Checkpoint) -> Option<&'static ImageModel> {
+    fn model(&self, checkpoint: &Checkpoint) -> Option<&'static KnownModel> {
         let names = checkpoint.tensors().iter().filter_map(|tensor| self.of_model(&tensor.name));
         let names: HashSet<&str> = names.collect();
         recognize(|name| names.contains(name))
@@ -223,7 +250,7 @@ fn file_type(ty: GgmlType) -> u32 {
 
 /// The type of a tensor and its reason (`handle_tensors` in `tools/convert.py`, for [`OutType::Auto`]). `shape` is the shape in the
 /// checkpoint.
-fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, asked: OutType) -> (GgmlType, Reason) {
+fn tensor_type(model: &KnownModel, name: &str, shape: &[u64], stored: Dtype, asked: OutType) -> (GgmlType, Reason) {
     // Half precision in the checkpoint is intentional.
     let is_half = stored == Dtype::F16;
     let precise = if shape.len() == 1 {
@@ -249,7 +276,7 @@ fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, ask
 }
 
 /// The output shape, in GGUF's order, of a tensor whose shape changes.
-fn reshaped(model: &ImageModel, shape: &[u64]) -> Option<Vec<u64>> {
+fn reshaped(model: &KnownModel, shape: &[u64]) -> Option<Vec<u64>> {
     let n = n_elements(shape.iter().copied())?;
     let row = shape.last().copied()?;
     if model.reshapes && shape.len() > 1 && n >= LEAST_RESHAPED && n.is_multiple_of(ROW) && !row.is_multiple_of(ROW) {

@@ -43,6 +43,11 @@ impl KeyValues {
         self.array(key, ValueType::I32, values.iter().map(|v| ValueRef::I32(*v)));
     }
 
+    /// Sets an array of 32-bit integers without sign, unless it is empty.
+    pub(crate) fn u32s(&mut self, key: &str, values: &[u32]) {
+        self.array(key, ValueType::U32, values.iter().map(|v| ValueRef::U32(*v)));
+    }
+
     /// Sets an array of 32-bit floats, unless it is empty.
     pub(crate) fn f32s(&mut self, key: &str, values: &[f32]) {
         self.array(key, ValueType::F32, values.iter().map(|v| ValueRef::F32(*v)));

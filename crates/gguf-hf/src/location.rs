@@ -21,14 +21,6 @@ pub(crate) struct Location<'a> {
     pub(crate) name: Option<&'a str>,
 }
 
-impl Location<'_> {
-    /// The path for messages about the checkpoint: its file, or else its folder.
-    pub(crate) fn path(&self) -> PathBuf {
-        let dir = self.dir.path();
-        self.file.map_or_else(|| dir.to_owned(), |file| dir.join(file))
-    }
-}
-
 /// A checkpoint on the disk.
 #[derive(Debug)]
 pub(crate) struct Found {

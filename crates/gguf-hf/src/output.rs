@@ -1,19 +1,19 @@
 //! The layout of the output, and the check of its planned head.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use gguf_format::check::{Finding, Place, Severity};
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Dialect, Head, Kv, Version};
-use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
+use gguf_pipeline::plan::{Draft, Plan, Rounding};
 
+use crate::arch;
+use crate::conversion::{Conversion, OutputKind};
 use crate::error::Error;
-use crate::files;
-use crate::folder::Folder;
-use crate::key_values::KeyValues;
-use crate::options::Options;
-use crate::warning::Warning;
+use crate::files::small_files;
+use crate::request::Request;
+use crate::strategy::{Keys, TensorPlans};
+use crate::warning::{ArchitectureWarning, Warning};
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 pub(crate) const QUANTIZATION_VERSION: u32 = 2;
@@ -21,28 +21,29 @@ pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 /// The maximum number of findings about the planned header that are reported as separate warnings.
 const MAX_FINDINGS: usize = 10;
 
-/// Lays out the file for the key-values and tensors; data is read from `source`: the files `paths` in `dir`. `path` names the checkpoint.
+/// Lays out the output file for the planned tensors and key-values, and checks its head.
+///
+/// # Errors
+/// If the file cannot be laid out.
 pub(crate) fn lay_out(
-    path: &Path,
-    dir: &dyn Folder,
-    kvs: KeyValues,
-    tensors: Vec<TensorPlan>,
-    source: Arc<dyn gguf_pipeline::Source>,
-    paths: Vec<PathBuf>,
-    options: &Options,
-) -> Result<Plan, Error> {
-    let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
+    request: &Request<'_>,
+    kind: OutputKind,
+    planned: TensorPlans,
+    keys: Keys,
+) -> Result<Conversion, Error> {
+    let options = request.options;
+    let kvs = keys.kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
-    let mut inputs = files::small_files(dir);
-    inputs.extend(options.target.iter().flat_map(|target| files::small_files(&**target)));
-    inputs.extend(options.base.iter().flat_map(|base| files::small_files(&**base)));
-    inputs.extend(paths);
+    let folders = [Some(&request.files), request.target.as_ref(), request.base.as_ref()];
+    let mut inputs: Vec<PathBuf> = folders.into_iter().flatten().flat_map(|files| small_files(files)).collect();
+    inputs.extend(planned.paths);
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
     let draft = Draft {
-        path: path.to_owned(),
+        // An image model may be one file among others of its folder.
+        path: if kind == OutputKind::Images { request.path() } else { request.files.path().to_owned() },
         head,
-        tensors,
-        source,
+        tensors: planned.tensors,
+        source: planned.source,
         rounding: Rounding::Converter,
         importance: None,
         inputs,
@@ -50,7 +51,29 @@ pub(crate) fn lay_out(
         is_split: false,
         is_vocab_only: options.vocab_only,
     };
-    Ok(draft.lay_out()?)
+    let plan = draft.lay_out()?;
+    let mut warnings = planned.warnings;
+    warnings.extend(keys.warnings);
+    let fields_of = |key: &str| match &keys.table {
+        Some((table, fields)) => arch::keys::fields_of(key, table, fields),
+        None => Vec::new(),
+    };
+    let (n_errors, findings) = check_planned_head(&plan, fields_of)?;
+    let is_error = |w: &&Warning| matches!(w, Warning::Architecture(ArchitectureWarning::OnlyNextTokens { .. }));
+    let n_errors = n_errors + warnings.iter().filter(is_error).count();
+    warnings.extend(findings);
+    Ok(Conversion {
+        plan,
+        kind,
+        architecture: planned.architecture,
+        ty: planned.ty,
+        skipped: planned.skipped,
+        unpacked: planned.unpacked,
+        warnings,
+        n_errors,
+        metadata: keys.metadata,
+        next_tokens: options.next_tokens,
+    })
 }
 
 /// Runs the model check on the planned header. Returns the number of errors, and up to [`MAX_FINDINGS`] warnings: every error, and every
@@ -63,10 +86,7 @@ pub(crate) fn lay_out(
 ///
 /// # Errors
 /// If the header cannot be encoded.
-pub(crate) fn check_planned_head(
-    plan: &Plan,
-    fields_of: impl Fn(&str) -> Vec<String>,
-) -> Result<(usize, Vec<Warning>), Error> {
+fn check_planned_head(plan: &Plan, fields_of: impl Fn(&str) -> Vec<String>) -> Result<(usize, Vec<Warning>), Error> {
     let heads = plan.heads()?;
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
     let matters = |f: &Finding| match f.severity {

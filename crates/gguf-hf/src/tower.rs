@@ -7,13 +7,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use gguf_format::Value;
+use gguf_model::arch::Checkpoint as Table;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::conversion::{Conversion, OutputKind};
+use crate::config_file::{CONFIG, config_json};
+use crate::conversion::OutputKind;
 use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
@@ -21,60 +24,102 @@ use crate::formula;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ParameterCounts};
 use crate::model_plan::PlanError;
-use crate::options::Options;
-use crate::output::{QUANTIZATION_VERSION, check_planned_head, lay_out};
+use crate::output::QUANTIZATION_VERSION;
 use crate::packed::{self, Weights};
+use crate::request::Request;
+use crate::strategy::{Keys, Strategy, TensorPlans};
 use crate::warning::Warning;
 
-/// Plans the conversion of the encoders of the checkpoint in `dir`.
-pub(crate) fn plan(dir: &Documents<'_>, options: &Options) -> Result<Conversion, Error> {
-    const FILE: &str = "config.json";
-    let Some(document) = dir.json(FILE)? else {
-        return Err(Error::NoConfig { dir: dir.path().to_owned() });
-    };
-    let mut config =
-        Config::tower((*document).clone()).map_err(|source| Error::Config { file: dir.path().join(FILE), source })?;
-    config.facts_mut().set(Fact::Preprocessor, preprocessor(dir)?);
-    // A class without encoders is reported before all other errors.
-    let of_folder = |source| Error::Plan { path: dir.path().to_owned(), source };
-    let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
-    let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
-    let mut formulas = formulas.chain(table.refuse.iter().map(|(formula, _)| *formula));
-    if formulas.any(|formula| formula::reads(formula, Fact::AddedTokens)) {
-        config.facts_mut().set(Fact::AddedTokens, added_tokens(dir)?);
+/// The documents and tensor heads of the encoders.
+#[derive(Debug)]
+pub(crate) struct Encoders {
+    config: Config,
+    checkpoint: Checkpoint,
+    table: &'static Table,
+}
+
+/// The key-values of the encoders and of packed weights.
+#[derive(Debug)]
+pub(crate) struct EncoderKeys {
+    parameters: Vec<(String, Value)>,
+    packed: Vec<(String, Value)>,
+}
+
+impl Strategy for Encoders {
+    const KIND: OutputKind = OutputKind::Projector;
+    type Planned = EncoderKeys;
+
+    fn read(request: &Request<'_>, _: Option<Checkpoint>) -> Result<Encoders, Error> {
+        let files = &request.files;
+        let document = config_json(files)?;
+        let invalid = |source| Error::Config { file: files.path().join(CONFIG), source };
+        let mut config = Config::tower(document).map_err(invalid)?;
+        // Tables are selected by the settings of the preprocessor, too.
+        config.facts_mut().set(Fact::Preprocessor, preprocessor(files)?);
+        // A class without encoders is reported before all other errors.
+        let of_folder = |source| Error::Plan { path: files.path().to_owned(), source };
+        let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
+        let checkpoint = Checkpoint::open(files)?;
+        Ok(Encoders { config, checkpoint, table })
     }
-    let checkpoint = Checkpoint::open(dir)?;
-    // The stored data determines the type of the matrices, not the decoded values.
-    let ty = options.ty.resolve(&arch::names::taken(table, checkpoint.tensors()));
-    let method = packed::Method::of(dir, &config)?;
-    let weights = Weights::open(dir.path(), checkpoint, &method)?;
-    let stored = Stored { asked: options.ty, ty, file_type: method.encoder_file_type(options.ty), as_q8: &[] };
-    let plan_of = |source: PlanError| weights.error(dir.path(), source);
-    let mut model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
-    let extra = weights.complete(&model.fields, &mut model.tensors);
-    let overrides = MetadataOptions {
-        model_name: options.name.clone(),
-        metadata: options.metadata.clone(),
-        ..MetadataOptions::default()
-    };
-    let metadata = metadata::keys_from(dir, &overrides, &ParameterCounts::of_model(&model.tensors))?;
-    let mut kvs = KeyValues::default();
-    kvs.set("general.architecture", model.architecture);
-    kvs.set("general.type", "mmproj");
-    let named = metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned();
-    let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
-    for (key, value) in named.chain(model.parameters).chain([version]).chain(extra) {
-        kvs.set(key, value);
+
+    fn add_facts(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        if reads_added_tokens(self.table) {
+            self.config.facts_mut().set(Fact::AddedTokens, added_tokens(&request.files)?);
+        }
+        Ok(())
     }
-    let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
-    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
-    let plan = lay_out(dir.path(), dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
-    let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
-    let (n_errors, more) = check_planned_head(&plan, |_| Vec::new())?;
-    warnings.extend(more);
-    let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
-    let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);
-    Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+
+    fn plan_tensors(self, request: &Request<'_>) -> Result<(TensorPlans, EncoderKeys), Error> {
+        let (files, options) = (&request.files, request.options);
+        let Encoders { config, checkpoint, table } = self;
+        // The stored data determines the type of the matrices, not the decoded values.
+        let ty = options.ty.resolve(&arch::names::taken(table, checkpoint.tensors()));
+        let method = packed::Method::of(files, &config)?;
+        let weights = Weights::open(files.path(), checkpoint, &method)?;
+        let stored = Stored { asked: options.ty, ty, file_type: method.encoder_file_type(options.ty), as_q8: &[] };
+        let of_tensor = |source: PlanError| weights.error(files.path(), source);
+        let mut model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(of_tensor)?;
+        let packed = weights.complete(&model.fields, &mut model.tensors);
+        let tensors = TensorPlans {
+            architecture: model.architecture,
+            ty: model.ty,
+            tensors: model.tensors,
+            skipped: model.skipped,
+            unpacked: if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() },
+            warnings: Vec::new(),
+            paths: weights.checkpoint().paths().map(Path::to_owned).collect(),
+            source: Arc::new(weights),
+        };
+        Ok((tensors, EncoderKeys { parameters: model.parameters, packed }))
+    }
+
+    fn keys(request: &Request<'_>, tensors: &TensorPlans, planned: EncoderKeys) -> Result<Keys, Error> {
+        let overrides = MetadataOptions {
+            model_name: request.options.name.clone(),
+            metadata: request.options.metadata.clone(),
+            ..MetadataOptions::default()
+        };
+        let counts = ParameterCounts::of_model(&tensors.tensors);
+        let metadata = metadata::keys_from(&request.files, &overrides, &counts)?;
+        let mut kvs = KeyValues::default();
+        kvs.set("general.architecture", tensors.architecture);
+        kvs.set("general.type", "mmproj");
+        let named = metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned();
+        let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
+        for (key, value) in named.chain(planned.parameters).chain([version]).chain(planned.packed) {
+            kvs.set(key, value);
+        }
+        let warnings = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
+        Ok(Keys { kvs, metadata, warnings, table: None })
+    }
+}
+
+/// Whether formulas of the table read the added tokens of the tokenizer.
+fn reads_added_tokens(table: &Table) -> bool {
+    let keys = table.keys.iter().copied().flatten().map(|key| key.formula);
+    let mut formulas = keys.chain(table.refuse.iter().map(|(formula, _)| *formula));
+    formulas.any(|formula| formula::reads(formula, Fact::AddedTokens))
 }
 
 /// The added tokens of the tokenizer, by id.

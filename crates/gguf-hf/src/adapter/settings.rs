@@ -11,7 +11,7 @@ const MAX_ITEMS: usize = 65536;
 
 /// The settings in `adapter_config.json` for the whole adapter and for individual matrices.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// `adapter.lora.alpha`: llama.cpp multiplies the product of factors by it and divides by their rank.
     pub(super) alpha: f32,
     /// Whether the base model stores its matrices transposed (`Conv1D` of transformers).

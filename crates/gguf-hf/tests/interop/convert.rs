@@ -14,12 +14,14 @@ use gguf_format::{ByteOrder, Gguf, ValueRef};
 use gguf_hf::config::Config;
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
-use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan};
+use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan, plan_folder};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::counting::Counting;
 
 fn sha256(file: &Path) -> String {
     hex(&fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display())))
@@ -116,6 +118,29 @@ fn every_recorded_conversion_has_the_same_bytes() {
     println!("{n_jobs} conversions of {} checkpoints", models.len());
     assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(n_jobs >= 136 && models.len() >= 43, "only {n_jobs} conversions of {models:?}");
+}
+
+/// No file of a recorded checkpoint, of an adapter's base model or of a draft model's target is opened or read twice.
+fn recorded_conversions_read_each_file_once() {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let (mut seen, mut n_planned) = (std::collections::BTreeSet::new(), 0);
+    for job in manifest["jobs"].as_array().unwrap().iter().filter(|job| job["exit"] == 0) {
+        let model = hf.join("models").join(job["name"].as_str().unwrap());
+        let Some(mut options) = options(job).filter(|_| seen.insert((model.clone(), job["args"].to_string()))) else {
+            continue;
+        };
+        let further = [options.base.take(), options.target.take()].map(|folder| Some(Counting::of(folder?.path())));
+        options = options.base(further[0].clone()).target(further[1].clone());
+        let folder = Counting::of(&model);
+        if plan_folder(&folder, &options).is_ok() {
+            n_planned += 1;
+            let folders = further.iter().flatten().chain([&folder]);
+            let repeated: Vec<String> = folders.flat_map(Counting::repeated).collect();
+            assert_eq!(repeated, [""; 0], "{} {}", job["name"], job["args"]);
+        }
+    }
+    assert!(n_planned >= 180, "only {n_planned} conversions");
 }
 
 /// The recorded conversions of adapters; their arguments name the folder of the base model.
@@ -896,6 +921,7 @@ fn rejected(model: &Path, expected: &str) -> Option<String> {
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
+        recorded_conversions_read_each_file_once,
         adapters_have_the_same_bytes,
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,

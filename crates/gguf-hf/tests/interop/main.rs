@@ -1,6 +1,8 @@
 //! Comparisons with real programs and their files; see `gguf_test::harness`.
 
 mod convert;
+#[path = "../it/counting.rs"]
+mod counting;
 mod encoder;
 mod guards;
 mod made;

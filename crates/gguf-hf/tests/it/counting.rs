@@ -12,7 +12,8 @@ use gguf_io::ReadAt;
 /// The counts of each file, by name: how often it was opened, and the number of bytes that were read.
 type Counts = Arc<Mutex<BTreeMap<String, (usize, u64)>>>;
 
-#[derive(Debug)]
+/// The folder.
+#[derive(Debug, Clone)]
 pub struct Counting {
     path: PathBuf,
     files: BTreeMap<String, Arc<[u8]>>,
@@ -37,6 +38,7 @@ impl Counting {
     }
 
     /// The names of the files that were read.
+    #[allow(dead_code, reason = "for one of the programs of tests")]
     pub fn read(&self) -> Vec<String> {
         let counts = self.counts.lock().unwrap();
         counts.iter().filter(|(_, (_, n_bytes))| *n_bytes > 0).map(|(name, _)| name.clone()).collect()
