@@ -71,7 +71,7 @@ pub(crate) enum Scope {
     Adapter,
 }
 
-/// Like [`plan`], limited to `scope`.
+/// Plans the part `scope` of a conversion.
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],

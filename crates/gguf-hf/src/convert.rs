@@ -88,7 +88,7 @@ pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Erro
     plan_at(&Found::at(dir.as_ref())?.location(), options)
 }
 
-/// As [`plan`], of a checkpoint in any [`Folder`]: in memory, or in one of the caller.
+/// Plans the conversion of a checkpoint in any [`Folder`], such as one in memory or one of the caller; see [`plan`].
 ///
 /// # Errors
 /// As for [`plan`].

@@ -86,7 +86,7 @@ impl<'a> Documents<'a> {
         Ok(Some(value))
     }
 
-    /// As [`json`](Documents::json); null for a missing file.
+    /// The value of a JSON file; null if it does not exist.
     pub(crate) fn json_or_null(&self, name: &str) -> Result<Arc<Json>, FolderError> {
         Ok(self.json(name)?.unwrap_or_default())
     }

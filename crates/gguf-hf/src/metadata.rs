@@ -66,7 +66,7 @@ pub struct ModelMetadata {
     pub version: Option<String>,
     /// `general.size_label`.
     pub size_label: Option<String>,
-    /// Warnings about ignored or doubtful metadata.
+    /// Warnings about ignored or questionable metadata.
     pub warnings: Vec<MetadataWarning>,
 }
 
@@ -165,7 +165,7 @@ pub fn key_values(
     keys_from(&Documents::new(dir), overrides, size)
 }
 
-/// As [`key_values`], from files that may have been read.
+/// The key-values of [`key_values`], from files that the conversion may have read already.
 pub(crate) fn keys_from(
     documents: &Documents<'_>,
     overrides: &MetadataOptions,

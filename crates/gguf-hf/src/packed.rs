@@ -99,7 +99,7 @@ impl Weights {
     pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
         let mut found = FoundWeights::new(&checkpoint);
         let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
-        let FoundWeights { gone, mut replaced, first, last, scales, .. } = found;
+        let FoundWeights { consumed, mut replaced, first, last, scales, .. } = found;
         outcome.map_err(|problem| match problem {
             Problem::Plan(source) => at(dir, &checkpoint, source),
             Problem::Read(source) => source.into(),
@@ -112,7 +112,7 @@ impl Weights {
         for (index, tensor) in stored.into_iter().enumerate() {
             match replaced.remove(&index) {
                 Some(new) => weights.add(new),
-                None if gone.contains(&index) => {}
+                None if consumed.contains(&index) => {}
                 None => {
                     weights.tensors.push(tensor);
                     weights.forms.push(Form::Stored(index));

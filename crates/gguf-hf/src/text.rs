@@ -92,7 +92,7 @@ impl Strategy for TextModel {
             if table.is_some_and(|table| table.dense_modules) {
                 dense = dense::add(files, &mut checkpoint)?;
             }
-            // Those that a table lists are always written.
+            // Dense layers that a table lists are always written.
             let is_none =
                 dense.n_tensors == 0 && table.is_none_or(|table| table.dense_modules || table.dense.is_empty());
             warnings.extend(is_none.then_some(ArchitectureWarning::NoDenseModules));

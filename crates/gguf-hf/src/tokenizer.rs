@@ -65,7 +65,7 @@ pub fn key_values(
     keys_from(&Documents::new(dir), config, options)
 }
 
-/// As [`key_values`], from files that may have been read.
+/// The key-values of [`key_values`], from files that the conversion may have read already.
 pub(crate) fn keys_from(
     documents: &Documents<'_>,
     config: &Json,

@@ -19,7 +19,8 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/arch/tables.rs", 2, "moves of a table, in its tests"),
     ("gguf-hf/src/arch/computed.rs", 1, "MAX_HEAD_DIM"),
     ("gguf-hf/src/arch/effort.rs", 4, "BYTES, in its tests"),
-    ("gguf-hf/src/arch/tensors.rs", 3, "tensors and parts of a plan; MAX_VALUES"),
+    ("gguf-hf/src/arch/slot.rs", 2, "tensors of a plan; MAX_VALUES"),
+    ("gguf-hf/src/arch/tensors.rs", 1, "tensors of a plan"),
     ("gguf-hf/src/autoconfig.rs", 1, "MAX_REPEATED"),
     (
         "gguf-hf/src/checkpoint.rs",

@@ -46,7 +46,7 @@ fn in_blocks(mut moved: Moved, len: u64) -> Option<Moved> {
     Some(moved)
 }
 
-/// The same for transposed matrices ([`Dtype::MXFP4_TRANSPOSED`]), whose second-to-last dimension is split into blocks.
+/// The moves in units of blocks of a transposed matrix ([`Dtype::MXFP4_TRANSPOSED`]), whose second-to-last dimension is split into blocks.
 fn moved_transposed(
     source: &SourceTensor,
     bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,

@@ -55,7 +55,7 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
     }
 }
 
-/// Like [`condition_holds`]; for a list, tests the element of the block.
+/// Whether the condition of a row holds in a block; for a list, whether the element of the block is true.
 pub(super) fn condition_holds_in(
     condition: &'static str,
     row: &'static str,

@@ -145,7 +145,7 @@ impl Binding<'_> {
                 Some((axis, false)) => axis_of(axis).map_or("", Dim::keys),
                 None => "",
             }),
-            tensor: self.odd_one(n_stack),
+            tensor: self.first_wrong_part(n_stack),
         }
     }
 
@@ -349,7 +349,7 @@ impl Binding<'_> {
     }
 
     /// The checkpoint's name of the first missing tensor of a stack, or of the first superfluous one.
-    fn odd_one(&self, n_stack: u64) -> String {
+    fn first_wrong_part(&self, n_stack: u64) -> String {
         let source = |index: &usize| self.sources.get(*index).map_or("", |source| source.name.as_str());
         if let Some((_, index)) = self.slot.parts.iter().find(|((_, number), _)| *number >= n_stack) {
             return source(index).to_owned();

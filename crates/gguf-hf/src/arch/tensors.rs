@@ -17,12 +17,12 @@ use crate::facts::Fact;
 use crate::formula::Fields;
 use crate::model_plan::{ModelPlan, NextTokens, PlanError};
 
-/// Adds the output tensors made from the checkpoint's tensors. `is_whole`: whether all tensors that the architecture needs must be there.
+/// Adds the output tensors made from the checkpoint's tensors. `needs_all`: whether a missing tensor that the architecture needs is an error.
 pub(super) fn add(
     architecture: &'static Architecture,
     checkpoint: &'static Checkpoint,
     sources: &[SourceTensor],
-    is_whole: bool,
+    needs_all: bool,
     plan: &mut ModelPlan,
 ) -> Result<(), PlanError> {
     // Sizes in rows refer to the planned keys.
@@ -76,7 +76,7 @@ pub(super) fn add(
     if let Some((index, source)) = ids {
         plan.add_ids(checkpoint.ids, index, source);
     }
-    if !is_whole {
+    if !needs_all {
         return Ok(());
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
@@ -228,7 +228,7 @@ const SOUND_SIZES: &str = "clip.audio";
 /// The hyperparameters that dimensions of rows refer to.
 struct Sizes<'g> {
     own: Hparams<'g>,
-    /// Those of the audio encoder, which may be in one file with an image encoder.
+    /// The hyperparameters of the audio encoder, which may be in one file with an image encoder.
     sound: Hparams<'g>,
     /// The number of blocks of the model.
     n_blocks: u64,

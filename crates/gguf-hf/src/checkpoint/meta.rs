@@ -56,7 +56,7 @@ const BLOCK: [(&str, &str, Parts); 9] = [
     ("ffn_norm", "post_attention_layernorm", Parts::Copies),
 ];
 
-/// The same for tensors outside of blocks.
+/// Meta's names of tensors outside of blocks and their equivalents in transformers, without `.weight`.
 const OUTSIDE: [(&str, &str, Parts); 3] = [
     ("tok_embeddings", "model.embed_tokens", Parts::Embeddings),
     ("norm", "model.norm", Parts::Copies),

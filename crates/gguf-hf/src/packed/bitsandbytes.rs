@@ -111,7 +111,7 @@ pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), Problem> {
         } else if let Some(base) = tensor.name.strip_suffix(".SCB") {
             eight_bits(found, index, tensor, base)?;
         } else if tensor.name.ends_with(".weight_format") {
-            found.gone.insert(index);
+            found.consumed.insert(index);
         }
     }
     Ok(())
@@ -157,7 +157,7 @@ fn four_bits(
     let values = |found: &mut FoundWeights<'_>, name: &str, len: u64| -> Result<Vec<f32>, Problem> {
         let (index, of_table) = found.need(&format!("{weight}.{name}"), tensor)?;
         expect(of_table, "F32", &[len])?;
-        found.gone.insert(index);
+        found.consumed.insert(index);
         Ok(Data { checkpoint: found.checkpoint, tensor: of_table }.numbers(
             Numbers { index, number: Number::F32 },
             0,
@@ -166,7 +166,7 @@ fn four_bits(
     };
     let of_codes = values(found, "quant_map", 16)?;
     let (largest, of_largest) = found.need(&format!("{weight}.absmax"), tensor)?;
-    found.gone.extend([index, largest]);
+    found.consumed.extend([index, largest]);
     let largest = match state.nested_blocksize {
         None => {
             expect_shape(of_largest, &[n_blocks])?;
@@ -178,7 +178,7 @@ fn four_bits(
             let table = values(found, "nested_quant_map", 256)?;
             let (index, nested) = found.need(&format!("{weight}.nested_absmax"), tensor)?;
             expect(nested, "F32", &[n_blocks.div_ceil(block)])?;
-            found.gone.insert(index);
+            found.consumed.insert(index);
             let outer = Numbers { index, number: Number::F32 };
             let offset = state.nested_offset.unwrap_or(0.0) as f32;
             Largest::Nested { codes: largest, table, largest: outer, block, offset }
@@ -215,7 +215,7 @@ fn eight_bits(found: &mut FoundWeights<'_>, index: usize, tensor: &SourceTensor,
     let values = Numbers { index: codes, number: Number::I8 };
     let columns = weight.shape.last().copied().unwrap_or(1);
     let matrix = scaled::Scaled { values, scale: Some(scale), columns, factor: Some(INVERSE_127) };
-    found.gone.insert(index);
+    found.consumed.insert(index);
     let new = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
     let form = Form::Decoded(codes, Box::new(matrix));
     found.replaced.insert(codes, Replacement { tensor: new, form, format: "INT8 (bitsandbytes)".to_owned() });

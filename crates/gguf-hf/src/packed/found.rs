@@ -70,7 +70,7 @@ pub(super) struct FoundWeights<'a> {
     pub(super) checkpoint: &'a Checkpoint,
     by_name: HashMap<&'a str, usize>,
     /// Stored tensors that are companions of others or unused.
-    pub(super) gone: HashSet<usize>,
+    pub(super) consumed: HashSet<usize>,
     /// Weights that keep their position, by the index of the stored tensor.
     pub(super) replaced: HashMap<usize, Replacement>,
     pub(super) first: Vec<Replacement>,
@@ -82,8 +82,16 @@ pub(super) struct FoundWeights<'a> {
 impl<'a> FoundWeights<'a> {
     pub(super) fn new(checkpoint: &'a Checkpoint) -> FoundWeights<'a> {
         let by_name = checkpoint.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
-        let (gone, replaced) = (HashSet::new(), HashMap::new());
-        FoundWeights { checkpoint, by_name, gone, replaced, first: Vec::new(), last: Vec::new(), scales: Vec::new() }
+        let (consumed, replaced) = (HashSet::new(), HashMap::new());
+        FoundWeights {
+            checkpoint,
+            by_name,
+            consumed,
+            replaced,
+            first: Vec::new(),
+            last: Vec::new(),
+            scales: Vec::new(),
+        }
     }
 
     pub(super) fn tensors(&self) -> impl Iterator<Item = (usize, &'a SourceTensor)> + use<'a> {
@@ -120,7 +128,7 @@ impl<'a> FoundWeights<'a> {
         if tensor.shape.iter().product::<u64>() != 1 {
             return Err(problem(tensor, format!("has the shape {:?}, expected one scale", tensor.shape)).into());
         }
-        self.gone.insert(index);
+        self.consumed.insert(index);
         let values = Data { checkpoint: self.checkpoint, tensor }.numbers(at, 0, 1)?;
         Ok(values.first().copied())
     }
@@ -141,7 +149,7 @@ impl<'a> FoundWeights<'a> {
         let scale = match scales {
             Some((index, tensor)) => {
                 let at = companion::scales(index, tensor)?;
-                self.gone.insert(index);
+                self.consumed.insert(index);
                 Some(Scale::new(at, &weight.shape, &tensor.shape, blocks).map_err(|text| problem(tensor, text))?)
             }
             None => None,
@@ -169,7 +177,7 @@ impl<'a> FoundWeights<'a> {
     pub(super) fn find_bare_floats(&mut self) -> Result<(), PlanError> {
         for (index, tensor) in self.tensors() {
             let is_float = tensor.dtype.name.starts_with("F8_E4M3") || tensor.dtype.name.starts_with("F8_E5M2");
-            if is_float && !self.gone.contains(&index) && !self.replaced.contains_key(&index) {
+            if is_float && !self.consumed.contains(&index) && !self.replaced.contains_key(&index) {
                 self.scale((index, tensor), None, &[], "")?;
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), Problem> {
             let weight = found.need(&format!("{before}weight"), tensor)?;
             found.scale(weight, Some((index, tensor)), &[], "")?;
         } else if UNUSED.iter().any(|end| tensor.name.ends_with(end)) {
-            found.gone.insert(index);
+            found.consumed.insert(index);
         }
     }
     Ok(())

@@ -134,7 +134,7 @@ impl Method {
         }
     }
 
-    /// The same for a file with the encoders of the checkpoint, to which the rules for experts do not apply (`ModelBase.prepare_metadata`).
+    /// The `general.file_type` of a file with the encoders of the checkpoint, to which the rules for experts do not apply (`ModelBase.prepare_metadata`).
     pub(crate) fn encoder_file_type(&self, asked: OutType) -> Option<u32> {
         const MOSTLY_NVFP4: u32 = 39;
         let is_float = !matches!(asked, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0);
@@ -219,7 +219,7 @@ impl Method {
     fn fp8(&self, found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
         let blocks = self.blocks(&self.config, FIELD, "weight_block_size")?;
         for (index, tensor) in found.tensors() {
-            if found.gone.contains(&index) {
+            if found.consumed.contains(&index) {
                 continue;
             }
             let name = tensor.name.as_str();
@@ -243,7 +243,7 @@ impl Method {
                     ".kv_scale",
                 ];
                 if UNUSED.iter().any(|end| name.ends_with(end)) {
-                    found.gone.insert(index);
+                    found.consumed.insert(index);
                 }
                 continue;
             };
@@ -252,7 +252,7 @@ impl Method {
                 let ranks = Ranks::new(weight, (index, tensor), sizes)?;
                 let (format, form) = (format!("{} by ranks", weight.1.dtype), Form::Decoded(weight.0, Box::new(ranks)));
                 let new = SourceTensor { dtype: Dtype::F32, ..weight.1.clone() };
-                found.gone.insert(index);
+                found.consumed.insert(index);
                 found.replaced.insert(weight.0, Replacement { tensor: new, form, format });
                 continue;
             }
@@ -317,13 +317,13 @@ impl Method {
                 Some((index, listed)) => {
                     expect(listed, "I32", &[n_inputs])?;
                     check_groups(found, index, listed, n_groups)?;
-                    found.gone.insert(index);
+                    found.consumed.insert(index);
                     Groups::Listed(index)
                 }
                 None => Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?),
             };
             let order = Order::Gptq { zero_offset };
-            found.gone.extend([words, zeros, at.index]);
+            found.consumed.extend([words, zeros, at.index]);
             let (bits, scales, is_rounded) = (bits as u32, at, bits == 3);
             let matrix = Transposed { order, bits, words, zeros, scales, n_outputs, n_groups, groups, is_rounded };
             let format = format!("GPTQ, {bits} bits");
@@ -353,7 +353,7 @@ impl Method {
             expect_shape(of_scales, &[n_groups, n_outputs])?;
             let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_words])?;
             let groups = Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?);
-            found.gone.extend([words, zeros, at.index]);
+            found.consumed.extend([words, zeros, at.index]);
             let (order, bits, scales, is_rounded) = (Order::Awq, 4, at, true);
             let matrix = Transposed { order, bits, words, zeros, scales, n_outputs, n_groups, groups, is_rounded };
             let (name, shape) = (format!("{base}.weight"), vec![n_outputs, n_inputs]);
@@ -392,7 +392,7 @@ impl Method {
                     else {
                         const UNUSED: &[&str] = &[".input_scale", ".output_scale", ".k_scale", ".v_scale"];
                         if UNUSED.iter().any(|end| tensor.name.ends_with(end)) {
-                            found.gone.insert(index);
+                            found.consumed.insert(index);
                         }
                         continue;
                     };
@@ -450,13 +450,13 @@ fn pack_quantized(found: &mut FoundWeights<'_>, bits: u64, group_size: Option<u6
             Some((index, listed)) => {
                 expect(listed, "I32", &[columns])?;
                 check_groups(found, index, listed, n_groups)?;
-                found.gone.insert(index);
+                found.consumed.insert(index);
                 Groups::Listed(index)
             }
             None => Groups::Of(group_len(of_scales, columns, n_groups, group_size)?),
         };
-        found.gone.extend([words, shape, at.index]);
-        found.gone.extend(zeros);
+        found.consumed.extend([words, shape, at.index]);
+        found.consumed.extend(zeros);
         let matrix = PackedRows { bits: bits as u32, words, row_words, zeros, scales: at, n_groups, groups };
         let format = format!("integers of {bits} bits (compressed-tensors)");
         found.push(base.to_owned(), vec![rows, columns], words, matrix, format);
@@ -467,16 +467,16 @@ fn pack_quantized(found: &mut FoundWeights<'_>, bits: u64, group_size: Option<u6
 /// FP8 of ModelOpt: one scale per tensor or per row.
 fn modelopt(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
     for (index, tensor) in found.tensors() {
-        if found.gone.contains(&index) {
+        if found.consumed.contains(&index) {
             continue;
         }
         if let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight")) {
             match found.find(weight) {
                 Some(weight) => found.scale(weight, Some((index, tensor)), &[], "")?,
-                None => _ = found.gone.insert(index),
+                None => _ = found.consumed.insert(index),
             }
         } else if [".input_scale", ".k_scale", ".v_scale"].iter().any(|end| tensor.name.ends_with(end)) {
-            found.gone.insert(index);
+            found.consumed.insert(index);
         }
     }
     Ok(())
@@ -499,7 +499,7 @@ fn bitnet(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
         let Some(rows) = rows else {
             return Err(problem(weight, format!("has the format {}, expected U8", weight.dtype)));
         };
-        found.gone.insert(index);
+        found.consumed.insert(index);
         let new = SourceTensor { dtype: Dtype::F32, shape: vec![rows, columns], ..weight.clone() };
         let form = Form::Decoded(bytes, Box::new(Ternary { bytes, n_rows, columns, scale }));
         found.replaced.insert(bytes, Replacement { tensor: new, form, format: "ternary values (BitNet)".to_owned() });

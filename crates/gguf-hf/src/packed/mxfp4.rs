@@ -32,10 +32,10 @@ pub(super) fn find(found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
         let columns = n_blocks.checked_mul(Format::MXFP4.len()).ok_or_else(too_large)?;
         let all = n.checked_mul(rows).and_then(|n| n.checked_mul(n_blocks)).filter(|n| *n < 1 << 56);
         let blocks = Blocks { format: Format::MXFP4, codes, scales, n_blocks: all.ok_or_else(too_large)? };
-        // As in the floating-point checkpoint, which stores the matrices transposed.
+        // The floating-point checkpoint stores the matrices transposed, and architectures expect its shapes.
         let shape = vec![n, columns, rows];
         let tensor = SourceTensor { name: name.to_owned(), dtype: Dtype::MXFP4_TRANSPOSED, shape };
-        found.gone.extend([codes, scales]);
+        found.consumed.extend([codes, scales]);
         found.first.push(Replacement { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
     }
     Ok(())
@@ -67,7 +67,7 @@ pub(super) fn add_rows(
     scales: (usize, &SourceTensor),
 ) -> Result<(), PlanError> {
     let (shape, blocks) = of_rows(Format::MXFP4, codes, scales)?;
-    found.gone.extend([codes.0, scales.0]);
+    found.consumed.extend([codes.0, scales.0]);
     let tensor = SourceTensor { name, dtype: Dtype::MXFP4, shape };
     found.first.push(Replacement { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
     Ok(())

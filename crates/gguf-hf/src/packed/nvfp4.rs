@@ -35,7 +35,7 @@ pub(super) fn find(found: &mut FoundWeights<'_>, is_compressed: bool) -> Result<
     let names = if is_compressed { COMPRESSED } else { MODELOPT };
     for (codes, tensor) in found.tensors() {
         if [".k_scale", ".v_scale"].iter().any(|end| tensor.name.ends_with(end)) {
-            found.gone.insert(codes);
+            found.consumed.insert(codes);
         }
         let Some(base) = tensor.name.strip_suffix(names.weight) else { continue };
         let (scales, of_scales) = match found.find(&format!("{base}.weight_scale")) {
@@ -57,7 +57,7 @@ pub(super) fn find(found: &mut FoundWeights<'_>, is_compressed: bool) -> Result<
         if is_compressed && found.find(&name).is_some() {
             return Err(problem(tensor, format!("stands beside {name:?}")).into());
         }
-        found.gone.insert(scales);
+        found.consumed.insert(scales);
         found.scales.push((name.clone(), scales_of_tensor));
         let tensor = SourceTensor { name, dtype: Dtype::NVFP4, shape };
         let new = Replacement { tensor, form: Form::Blocks(blocks), format: "NVFP4".to_owned() };

@@ -412,14 +412,14 @@ fn names_order_and_what_is_said() {
     let gptq = json!({"quant_method": "gptq", "bits": 4, "group_size": 32});
     let names: Vec<String> = open(&gptq, &tensors).unwrap().into_iter().map(|t| t.name).collect();
     assert_eq!(names, ["b.weight", "c.weight", "a.weight"]);
-    let said = |format: &str, n_tensors, is_repacked| {
+    let description = |format: &str, n_tensors, is_repacked| {
         Unpacked { format: format.to_owned(), n_tensors, is_repacked }.to_string()
     };
     assert_eq!(
-        said("AWQ, 4 bits", 7, false),
+        description("AWQ, 4 bits", 7, false),
         "7 tensors are decoded from AWQ, 4 bits, which had rounded the original weights"
     );
-    assert_eq!(said("MXFP4", 1, true), "1 tensor is repacked from MXFP4 without loss");
+    assert_eq!(description("MXFP4", 1, true), "1 tensor is repacked from MXFP4 without loss");
 }
 
 #[test]

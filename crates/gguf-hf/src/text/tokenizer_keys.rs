@@ -14,11 +14,11 @@ use crate::tokenizer::{self, TokenizerKeys, TokenizerOptions, TokenizerWarning};
 
 /// The key-values of the tokenizer, in three parts.
 pub(super) struct TokenizerPart {
-    /// Those of the table that precede the others.
+    /// The key-values of the table that precede the tokenizer.
     pub(super) first: Vec<(String, Value)>,
-    /// Those of the tokenizer's files.
+    /// The key-values from the tokenizer's files.
     pub(super) kvs: Vec<(String, Value)>,
-    /// Those of the table that follow.
+    /// The key-values of the table that follow the tokenizer.
     pub(super) last: Vec<(String, Value)>,
     pub(super) warnings: Vec<TokenizerWarning>,
 }

@@ -41,7 +41,7 @@ pub struct TokenizerKeys {
     pub kvs: Vec<(String, Value)>,
     /// How the name of the pre-tokenizer was determined.
     pub pre: PreSource,
-    /// Warnings about skipped or doubtful parts of the tokenizer.
+    /// Warnings about skipped or questionable parts of the tokenizer.
     pub warnings: Vec<TokenizerWarning>,
     /// The number of tokens, if it overrides the model's parameters.
     pub n_tokens: Option<u32>,
@@ -53,8 +53,8 @@ pub struct TokenizerKeys {
 pub enum PreSource {
     /// SentencePiece vocabularies have no pre-tokenizer.
     NotNeeded,
-    /// The caller provided it.
-    Given,
+    /// The caller requested it.
+    Requested,
     /// The hash of the check text's ids, as in llama.cpp's converter.
     Hash(String),
     /// The hash is unknown (or could not be computed), but the definition matches a known family.

@@ -37,7 +37,7 @@ pub(crate) fn decide(
         if !NAMES.contains(&name.as_str()) {
             warnings.push(TokenizerWarning::UnknownPre(name.clone()));
         }
-        return Ok((name.clone(), PreSource::Given));
+        return Ok((name.clone(), PreSource::Requested));
     }
     let hash = match tokenizer.encode(CHECK_TEXT) {
         Ok(ids) => Some(hash_of(&ids)),
@@ -147,15 +147,15 @@ fn nearest(steps: &[String]) -> Vec<&'static str> {
         chars.windows(4).map(<[char]>::to_vec).collect::<HashSet<_>>()
     };
     let own = runs(&steps.join(" "));
-    let mut scored: Vec<(usize, &str)> = Vec::new();
+    let mut similar: Vec<(usize, &str)> = Vec::new();
     for family in &FAMILIES {
         let other = runs(&family.steps.join(" "));
         let (common, all) = (own.intersection(&other).count(), own.union(&other).count());
-        scored.push((common * 100 / all.max(1), family.name));
+        similar.push((common * 100 / all.max(1), family.name));
     }
-    scored.retain(|(score, _)| *score >= 20);
-    scored.compact_sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().take(3).map(|(_, name)| name).collect()
+    similar.retain(|(score, _)| *score >= 20);
+    similar.compact_sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    similar.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions)
     types.resize(tokens.len(), piece_type::NORMAL);
 
     let (pre, source) = match &options.pre {
-        Some(pre) => (pre.as_str(), PreSource::Given),
+        Some(pre) => (pre.as_str(), PreSource::Requested),
         None => ("tekken", PreSource::Definition { hash: None }),
     };
     let mut kvs = KeyValues::default();

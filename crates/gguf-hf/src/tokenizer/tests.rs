@@ -300,7 +300,7 @@ fn the_name_of_the_pre_tokenizer() {
         }
         let options = TokenizerOptions { pre: Some("mine".to_owned()), ..TokenizerOptions::default() };
         let got = run_with("pre", files, json!({}), &options).unwrap();
-        assert_eq!((lines(&got.kvs)[1].as_str(), got.pre), ("tokenizer.ggml.pre = mine", PreSource::Given));
+        assert_eq!((lines(&got.kvs)[1].as_str(), got.pre), ("tokenizer.ggml.pre = mine", PreSource::Requested));
         assert!(got.warnings[0].to_string().contains("may not know"), "{:?}", got.warnings);
     }
 }

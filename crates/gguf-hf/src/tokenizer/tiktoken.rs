@@ -45,7 +45,7 @@ const N_EXTRA: usize = 205;
 /// The maximum number of steps to find the merges: the sum of the squared token lengths. Vocabularies in use take some 10 million.
 const MAX_STEPS: u64 = 1 << 28;
 
-/// The same limit for listing all pairs. Llama 3 takes some 9 million.
+/// The maximum number of steps to list the pairs of parts that make a token. Llama 3 takes some 9 million.
 const MAX_PAIR_STEPS: u64 = 1 << 26;
 
 /// Reads the vocabulary; `None` without a file of a known name. With `has_defaults`, special tokens that the files do not name default to the
@@ -147,7 +147,7 @@ fn tokens(
         list.types.push(kind);
     }
     (list.pre, list.source) = match &options.pre {
-        Some(pre) => (pre.clone(), PreSource::Given),
+        Some(pre) => (pre.clone(), PreSource::Requested),
         None => (pre.to_owned(), PreSource::Definition { hash: None }),
     };
     Ok(list)

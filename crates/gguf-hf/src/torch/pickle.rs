@@ -181,7 +181,7 @@ impl Values {
 /// The values that instructions gave a number.
 #[derive(Debug, Default)]
 struct Memo {
-    /// Those with the numbers from 0 on without a gap.
+    /// The entries with the numbers from 0 on without a gap.
     first: Vec<Id>,
     others: HashMap<u32, Id>,
 }

@@ -56,7 +56,7 @@ fn options(job: &Value) -> Option<Options> {
 }
 
 /// Whether a warning says that the output may not load.
-fn is_doubt(warning: &Warning) -> bool {
+fn is_about_output(warning: &Warning) -> bool {
     matches!(warning, Warning::Output(_) | Warning::MoreOutput(_))
 }
 
@@ -98,8 +98,9 @@ fn every_recorded_conversion_has_the_same_bytes() {
             }
         };
         // Files that llama.cpp loads cause no such warning.
-        let doubts = conversion.warnings.iter().filter(|w| is_doubt(w) && loads[name]["runs_in_llama_cpp"] != false);
-        failures.extend(doubts.map(|w| format!("{tag}: {w}")));
+        let findings =
+            conversion.warnings.iter().filter(|w| is_about_output(w) && loads[name]["runs_in_llama_cpp"] != false);
+        failures.extend(findings.map(|w| format!("{tag}: {w}")));
         match conversion.plan.run(conversion.output_path(&path), &RunOptions::default(), &()) {
             Err(e) => failures.push(format!("{tag}: {e}")),
             Ok(done) => {
@@ -363,8 +364,9 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
         let target = options.target.as_ref().map(|target| dir.path().join(target.path()));
         let options = options.clone().ty(OutType::from_name(ty).unwrap()).target(target);
         let planned = plan(dir.path().join(name), &options);
-        let doubts = planned.as_ref().map(|planned| planned.warnings.iter().filter(|w| is_doubt(w)).cloned().collect());
-        let doubts: Vec<Warning> = doubts.unwrap_or_default();
+        let findings =
+            planned.as_ref().map(|planned| planned.warnings.iter().filter(|w| is_about_output(w)).cloned().collect());
+        let findings: Vec<Warning> = findings.unwrap_or_default();
         let run = |conversion: gguf_hf::Conversion| Ok(conversion.plan.run(&path, &RunOptions::default(), &())?);
         let failure = match planned.and_then(run) {
             Err(_) if REFUSED.contains(&name) => None,
@@ -373,8 +375,8 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
             Ok(_) if BETTER.contains(&name) => None,
             Ok(_) if sha256(&path) != output["sha256"] => Some(format!("{name} {ty}: other bytes")),
             // Files that llama.cpp loads cause no such warning.
-            Ok(_) if case["llama_cpp"]["loads"] == true && !doubts.is_empty() => {
-                Some(format!("{name} {ty}: {}", doubts[0]))
+            Ok(_) if case["llama_cpp"]["loads"] == true && !findings.is_empty() => {
+                Some(format!("{name} {ty}: {}", findings[0]))
             }
             Ok(_) => None,
         };
@@ -907,15 +909,15 @@ fn rejected(model: &Path, expected: &str) -> Option<String> {
         Err(e) => return (!e.to_string().contains(expected)).then(|| e.to_string()),
         Ok(conversion) => conversion,
     };
-    let said: Vec<String> = conversion.warnings.iter().map(ToString::to_string).collect();
-    if conversion.n_errors == 0 || !said.iter().any(|said| said.contains(expected)) {
-        return Some(format!("{} errors, {said:?}", conversion.n_errors));
+    let messages: Vec<String> = conversion.warnings.iter().map(ToString::to_string).collect();
+    if conversion.n_errors == 0 || !messages.iter().any(|message| message.contains(expected)) {
+        return Some(format!("{} errors, {messages:?}", conversion.n_errors));
     }
     let out = model.with_file_name("out.gguf");
     conversion.plan.run(&out, &RunOptions::default(), &()).unwrap();
     let mut load = Peers::get().python(&peers::data("").join("../tools/llama-oracle.py"));
     let output = load.arg("load").arg(&out).env("GGML_NO_BACKTRACE", "1").output().expect("the peers' Python runs");
-    output.status.success().then(|| format!("llama.cpp loads it; {said:?}"))
+    output.status.success().then(|| format!("llama.cpp loads it; {messages:?}"))
 }
 
 gguf_test::tests! {

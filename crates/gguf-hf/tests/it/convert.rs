@@ -438,7 +438,7 @@ fn what_does_not_fit_the_configuration_is_an_error_before_any_output() {
 }
 
 #[test]
-fn the_example_has_no_doubts() {
+fn the_example_has_no_findings() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary");
     for options in [Options::default(), Options::default().vocab_only(true).order(ByteOrder::Big)] {
         let planned = plan(&dir, &options).unwrap();

@@ -63,22 +63,22 @@ fn a_folder_in_memory_has_the_same_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model");
     fs::create_dir(&path).unwrap();
-    let said = |options: &Options| {
+    let message = |options: &Options| {
         let disk = plan(&path, options).unwrap_err().to_string();
         assert_eq!(plan_folder(&in_memory(&path), options).unwrap_err().to_string(), disk);
         disk
     };
-    assert!(said(&Options::default()).contains("config.json"));
+    assert!(message(&Options::default()).contains("config.json"));
     write_small_files(&path);
-    said(&Options::default());
+    message(&Options::default());
     fs::write(path.join("model-00001-of-00002.safetensors"), "").unwrap();
-    assert!(said(&Options::default()).contains("model-00002-of-00002.safetensors"));
+    assert!(message(&Options::default()).contains("model-00002-of-00002.safetensors"));
     fs::write(path.join("model-00002-of-00002.safetensors"), "short").unwrap();
-    said(&Options::default());
+    message(&Options::default());
     fs::write(path.join("model.safetensors.index.json"), r#"{"weight_map": {"a": "../a"}}"#).unwrap();
-    assert!(said(&Options::default()).contains("../a"));
+    assert!(message(&Options::default()).contains("../a"));
     fs::write(path.join("tokenizer.json"), b"\xff").unwrap();
-    said(&Options::default().vocab_only(true));
+    message(&Options::default().vocab_only(true));
 }
 
 #[test]
