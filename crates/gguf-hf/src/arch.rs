@@ -15,10 +15,12 @@ use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
 use crate::warning::ArchitectureWarning;
 
 mod blocks;
+#[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 mod computed;
 #[cfg(test)]
 mod effort;
 mod formulas;
+#[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 pub(crate) mod keys;
 pub(crate) mod names;
 mod rows;

@@ -23,6 +23,7 @@ use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
 use crate::files::{self, INDEX, TORCH_INDEX, read_at_most};
 use crate::folder::{Folder, FolderFile};
+use crate::number::to_index;
 use crate::safetensors;
 use crate::torch;
 
@@ -236,14 +237,14 @@ impl Checkpoint {
 
     /// Whether all elements of a float tensor are zero.
     pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
-        const CHUNK: u64 = 1 << 20;
+        const CHUNK: usize = 1 << 20;
         let n: u64 = self.tensors.get(index).map_or(0, |tensor| tensor.shape.iter().product());
         let bytes = self.places.get(index).map_or(0, |place| place.bytes);
-        let width = bytes.checked_div(n).unwrap_or(1).max(1) as usize;
+        let width = to_index(bytes.checked_div(n).unwrap_or(1).max(1));
         let mut buffer = Vec::new();
         let mut offset = 0;
         while offset < bytes {
-            buffer.resize(CHUNK.min(bytes - offset) as usize, 0);
+            buffer.resize(CHUNK.min(to_index(bytes - offset)), 0);
             self.read(index, offset, &mut buffer)?;
             // The sign is the most significant bit of the last byte.
             let is_zero = |(i, byte): (usize, &u8)| *byte & if i % width == width - 1 { 0x7f } else { 0xff } == 0;

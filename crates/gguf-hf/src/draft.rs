@@ -16,6 +16,7 @@ use crate::config_file::{CONFIG, config_json};
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::model_plan::PlanError;
+use crate::number::to_index;
 use crate::packed::Weights;
 use crate::request::Request;
 
@@ -64,7 +65,7 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
     if let Some(expected) = fields["draft_vocab_size"].as_u64().filter(|expected| *expected != n) {
         return Err(wrong(format!("expected {expected} numbers (draft_vocab_size)")));
     }
-    let mut data = vec![0; n as usize * 8];
+    let mut data = vec![0; to_index(n) * 8];
     weights.read(index, 0, &mut data)?;
     let (mut ids, mut seen) = (Vec::new(), HashSet::new());
     for (place, bytes) in data.chunks_exact_mut(8).enumerate() {

@@ -1,10 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout))]
 
 mod adapter;
 pub mod arch;
+#[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 mod autoconfig;
 pub mod checkpoint;
+#[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 pub mod config;
 mod config_error;
 mod config_file;
@@ -19,6 +22,7 @@ mod facts;
 mod files;
 mod folder;
 mod folder_error;
+#[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 mod formula;
 mod fuse;
 mod image;
@@ -27,6 +31,7 @@ mod key_values;
 mod location;
 pub mod metadata;
 mod model_plan;
+mod number;
 mod options;
 mod output;
 mod packed;

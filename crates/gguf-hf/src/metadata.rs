@@ -33,6 +33,7 @@ use crate::files::read_json_anywhere;
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
+use crate::number::{to_f32, to_u32};
 use crate::problem::FileProblem;
 
 /// The error type, which the tokenizer shares.
@@ -433,7 +434,7 @@ impl Metadata {
         }
         for (kind, origins) in [("base_model", &self.base_models), ("dataset", &self.datasets)] {
             let Some(origins) = origins else { continue };
-            kvs.set(format!("general.{kind}.count"), origins.len() as u32);
+            kvs.set(format!("general.{kind}.count"), to_u32(origins.len()));
             for (i, origin) in origins.iter().enumerate() {
                 for key in ORIGIN {
                     if let Some((_, text)) = origin.iter().find(|(k, _)| *k == key) {
@@ -461,7 +462,7 @@ fn sampling_value(key: &str, value: &Json) -> Option<Value> {
     match key {
         "sequence" => value.as_str().map(Value::from),
         key if is_sampling_integer(key) => Some(Value::I32(i32::try_from(value.as_i64()?).ok()?)),
-        _ => Some(value.as_f64()? as f32).filter(|v| v.is_finite()).map(Value::F32),
+        _ => Some(to_f32(value.as_f64()?)).filter(|v| v.is_finite()).map(Value::F32),
     }
 }
 

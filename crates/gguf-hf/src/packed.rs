@@ -21,6 +21,7 @@ use crate::dtype::SourceTensor;
 use crate::error::Error;
 use crate::formula::Fields;
 use crate::model_plan::PlanError;
+use crate::number::to_index;
 
 mod bitsandbytes;
 mod blocks;
@@ -258,7 +259,7 @@ impl Source for Weights {
                 true => ((left / columns).min(PIECE / columns), columns),
                 false => (1, left.min(columns - column).min(PIECE)),
             };
-            let n = (n_rows * width) as usize;
+            let n = to_index(n_rows * width);
             let (now, later) = std::mem::take(&mut rest).split_at_mut(n * 4);
             let values = values.get_mut(..n).unwrap_or_default();
             matrix.decode(data, row..row + n_rows, column..column + width, values)?;

@@ -14,10 +14,11 @@ use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::model_plan::PlanError;
+use crate::number::to_index;
 use crate::tokenizer;
 
 /// The maximum number of elements of a tensor whose values become facts.
-const MAX_ELEMENTS: u64 = 65536;
+const MAX_ELEMENTS: usize = 65536;
 
 /// Sets the facts that depend on the data, as requested by the table of the class.
 pub(crate) fn fields(
@@ -37,7 +38,7 @@ pub(crate) fn fields(
             Some(block) => {
                 let list = lists.entry(fact).or_default();
                 let place = usize::try_from(block).unwrap_or(usize::MAX);
-                if place < MAX_ELEMENTS as usize {
+                if place < MAX_ELEMENTS {
                     list.resize(list.len().max(place + 1), Json::Null);
                     if let Some(slot) = list.get_mut(place) {
                         *slot = values;
@@ -73,7 +74,7 @@ pub(crate) fn fields(
 
 /// The embedding rows, starting at row `first`, that are zero.
 fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
-    const PIECE: u64 = 1 << 20;
+    const PIECE: usize = 1 << 20;
     let embeddings = checkpoint.tensors().iter().position(|tensor| tensor.name.ends_with("embed_tokens.weight"));
     let Some((index, tensor)) = embeddings.and_then(|index| Some((index, checkpoint.tensors().get(index)?))) else {
         return Ok(Vec::new());
@@ -84,20 +85,20 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
     let row_bytes = bytes.checked_div(n).unwrap_or(0);
     let width = tensor.dtype.tensor_bytes(&[1]).and_then(|width| usize::try_from(width).ok()).unwrap_or(1).max(1);
     let mut rows = Vec::new();
-    let mut piece = vec![0; PIECE.min(row_bytes) as usize];
+    let mut piece = vec![0; PIECE.min(to_index(row_bytes))];
     for row in first..n {
         let mut is_zero = true;
         let mut at = 0;
         while is_zero && at < row_bytes {
-            let len = (row_bytes - at).min(piece.len() as u64);
-            let piece = piece.get_mut(..len as usize).unwrap_or_default();
+            let len = to_index(row_bytes - at).min(piece.len());
+            let piece = piece.get_mut(..len).unwrap_or_default();
             checkpoint.read(index, row * row_bytes + at, piece)?;
             // The sign bit is ignored.
             let is_nothing = |value: &[u8]| {
                 value.split_last().is_none_or(|(last, rest)| last & 0x7f == 0 && rest.iter().all(|b| *b == 0))
             };
             is_zero = piece.chunks(width).all(is_nothing);
-            at += len;
+            at += len as u64;
         }
         rows.extend(is_zero.then_some(row));
     }
@@ -108,22 +109,22 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
 fn values(files: &Documents<'_>, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
     let plan = |source| Error::Plan { path: files.path().to_owned(), source };
-    let n: u64 = tensor.shape.iter().product();
+    let n = to_index(tensor.shape.iter().product());
     if n > MAX_ELEMENTS {
         let problem = format!("at most {MAX_ELEMENTS} elements are expected");
         return Err(plan(PlanError::Pattern { tensor: tensor.name.clone(), shape: tensor.shape.clone(), problem }));
     }
     if tensor.dtype.ggml == Some(GgmlType::I64) {
-        let mut packed = vec![0; n as usize * 8];
+        let mut packed = vec![0; n * 8];
         checkpoint.read(index, 0, &mut packed)?;
         let (numbers, _) = packed.as_chunks::<8>();
         return Ok(numbers.iter().map(|number| i64::from_le_bytes(*number).into()).collect());
     }
     let codec = tensor.dtype.ggml.and_then(gguf_quants::codec);
-    let (Some(codec), Some(width)) = (codec, codec.and_then(|codec| codec.packed_bytes(n as usize))) else {
+    let (Some(codec), Some(width)) = (codec, codec.and_then(|codec| codec.packed_bytes(n))) else {
         return Err(plan(PlanError::Dtype { tensor: tensor.name.clone(), dtype: tensor.dtype }));
     };
-    let (mut packed, mut values) = (vec![0; width], vec![0.0f32; n as usize]);
+    let (mut packed, mut values) = (vec![0; width], vec![0.0f32; n]);
     checkpoint.read(index, 0, &mut packed)?;
     if codec.decode(&packed, &mut values).is_err() {
         return Err(plan(PlanError::Dtype { tensor: tensor.name.clone(), dtype: tensor.dtype }));

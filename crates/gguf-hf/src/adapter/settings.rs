@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use super::problem::AdapterProblem;
 use crate::config::shortened;
+use crate::number::to_f32;
 
 /// The maximum number of tokens in an invocation sequence, and of patterns.
 const MAX_ITEMS: usize = 65536;
@@ -88,7 +89,7 @@ impl Settings {
             return Err(wrong("invocation_string", text, "the tokens of it in alora_invocation_tokens"));
         }
         Ok(Settings {
-            alpha: (alpha * alpha_scale) as f32,
+            alpha: to_f32(alpha * alpha_scale),
             is_transposed: flag("fan_in_fan_out")?,
             invocation,
             own_alpha: alpha,
@@ -103,7 +104,7 @@ impl Settings {
         let found = self.patterns.iter().find(|(pattern, _)| pattern.is_match(module).unwrap_or(false));
         let alpha = found.map_or(self.own_alpha, |(_, alpha)| *alpha);
         let scale = if self.is_rank_stabilized { (rank as f64).sqrt() } else { 1.0 };
-        ((alpha * scale) / (self.own_alpha * self.alpha_scale)) as f32
+        to_f32((alpha * scale) / (self.own_alpha * self.alpha_scale))
     }
 }
 

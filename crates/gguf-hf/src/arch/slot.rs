@@ -15,6 +15,7 @@ use crate::dtype::SourceTensor;
 use crate::facts::Fact;
 use crate::formula::Fields;
 use crate::model_plan::{Origin, PlanError, float_input};
+use crate::number::to_f32;
 use crate::pattern::{Moved, Pattern};
 
 /// The maximum number of values of a tensor computed by a formula.
@@ -339,7 +340,7 @@ impl Binding<'_> {
         let n = n.and_then(|n| usize::try_from(n).ok()).ok_or_else(invalid)?;
         let of_block =
             self.block.and_then(|block| value.get(usize::try_from(block).ok()?)).filter(|list| list.is_array());
-        let number = |value: &serde_json::Value| value.as_f64().map(|x| x as f32);
+        let number = |value: &serde_json::Value| value.as_f64().map(to_f32);
         let values: Option<Vec<f32>> = match of_block.unwrap_or(value) {
             serde_json::Value::Array(items) => items.iter().map(number).collect(),
             single => number(single).map(|x| vec![x; n]),
@@ -419,11 +420,11 @@ fn resolve(
         Map::ScaleBy(formula) => {
             let found = value(formula)?;
             let factor = found.as_f64().ok_or_else(|| wrong(formula, &found, "a number"))?;
-            maps.push(Elementwise::Scale(factor as f32));
+            maps.push(Elementwise::Scale(to_f32(factor)));
         }
         Map::ScaleRowsBy(formula) => {
             let found = value(formula)?;
-            let pair = |pair: &serde_json::Value| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_f64()? as f32));
+            let pair = |pair: &serde_json::Value| Some((pair.get(0)?.as_u64()?, to_f32(pair.get(1)?.as_f64()?)));
             let pairs: Option<Vec<(u64, f32)>> = found.as_array().and_then(|pairs| pairs.iter().map(pair).collect());
             let pairs = pairs.ok_or_else(|| wrong(formula, &found, "pairs of rows and numbers"))?;
             let rows = pairs.iter().fold(0u64, |sum, (n, _)| sum.saturating_add(*n));

@@ -15,6 +15,7 @@ use super::decode::Decode;
 use super::found::{Form, FoundWeights, Problem, Replacement};
 use super::scaled::{self, Scale};
 use crate::dtype::{Dtype, SourceTensor};
+use crate::number::{to_f32, to_index};
 
 /// Prefix of the name of a weight's quantization state, without the name of its table.
 const STATE: &str = ".quant_state.bitsandbytes__";
@@ -66,7 +67,7 @@ impl Largest {
         let mut values = data.buffer(n, 0f32)?;
         for ((value, code), number) in values.iter_mut().zip(&codes).zip(blocks) {
             let of_code = table.get(usize::from(*code)).copied().unwrap_or_default();
-            let scale = outer.get((number / block - first) as usize).copied().unwrap_or_default();
+            let scale = outer.get(to_index(number / block - first)).copied().unwrap_or_default();
             *value = of_code * scale + offset;
         }
         Ok(values)
@@ -82,9 +83,9 @@ impl Decode for FourBits {
         let blocks = first / self.block..end.div_ceil(self.block);
         let largest = self.largest.read(data, blocks.clone())?;
         for (value, place) in out.iter_mut().zip(first..) {
-            let byte = bytes.get((place / 2 - first / 2) as usize).copied().unwrap_or_default();
+            let byte = bytes.get(to_index(place / 2 - first / 2)).copied().unwrap_or_default();
             let code = if place % 2 == 0 { byte >> 4 } else { byte & 15 };
-            let scale = largest.get((place / self.block - blocks.start) as usize).copied().unwrap_or_default();
+            let scale = largest.get(to_index(place / self.block - blocks.start)).copied().unwrap_or_default();
             *value = self.table.get(usize::from(code)).copied().unwrap_or_default() * scale;
         }
         self.ty.round(out);
@@ -180,7 +181,7 @@ fn four_bits(
             expect(nested, "F32", &[n_blocks.div_ceil(block)])?;
             found.consumed.insert(index);
             let outer = Numbers { index, number: Number::F32 };
-            let offset = state.nested_offset.unwrap_or(0.0) as f32;
+            let offset = to_f32(state.nested_offset.unwrap_or(0.0));
             Largest::Nested { codes: largest, table, largest: outer, block, offset }
         }
     };

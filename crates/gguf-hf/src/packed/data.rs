@@ -8,6 +8,7 @@ use gguf_quants::float8::Float8;
 
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, SourceTensor};
+use crate::number::to_index;
 
 /// A number format whose values are all exact in `f32`, or nearly so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +125,7 @@ impl Data<'_> {
         if n_columns == row_words {
             self.checkpoint.read(index, offset(rows.start), &mut bytes)?;
         } else if row_bytes > 0 {
-            // The size of an allocated buffer fits a usize.
-            for (row, part) in rows.zip(bytes.chunks_exact_mut(row_bytes as usize)) {
+            for (row, part) in rows.zip(bytes.chunks_exact_mut(to_index(row_bytes))) {
                 self.checkpoint.read(index, offset(row), part)?;
             }
         }

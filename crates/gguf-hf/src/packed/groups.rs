@@ -14,6 +14,7 @@ use gguf_pipeline::Error;
 
 use super::data::{Data, Numbers};
 use super::decode::Decode;
+use crate::number::{to_index, to_u32};
 
 /// Bits per word.
 const WORD: u64 = 32;
@@ -22,7 +23,7 @@ const WORD: u64 = 32;
 const AWQ_ORDER: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Inputs processed at once, chosen so that the output is written in whole cache lines.
-const TILE: u64 = 16;
+const TILE: usize = 16;
 
 /// The packing of a transposed weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,10 @@ impl Groups {
                 let mut groups = data.buffer(words.len() as u64, 0u64)?;
                 groups.iter_mut().zip(&words).for_each(|(group, word)| *group = u64::from(*word));
                 match groups.iter().find(|group| **group >= n_groups) {
-                    Some(group) => Err(data.changed(index, &format!("there is no group {}", *group as i32))),
+                    Some(group) => {
+                        Err(data
+                            .changed(index, &format!("there is no group {}", to_u32(to_index(*group)).cast_signed())))
+                    }
                     None => Ok(groups),
                 }
             }
@@ -79,10 +83,17 @@ impl Groups {
     }
 }
 
+/// The position of a bit in its word.
+fn shift_of(bit: u64) -> u32 {
+    (bit % WORD) as u32
+}
+
 /// An element of a bit stream that starts in `low` and may end in `high`.
 fn element(low: u32, high: u32, shift: u32, bits: u32) -> i32 {
     let both = u64::from(low) | u64::from(high) << WORD;
-    (both >> shift) as i32 & ((1 << bits) - 1)
+    #[expect(clippy::cast_possible_truncation, reason = "higher bits belong to other elements")]
+    let low = (both >> shift) as i32;
+    low & ((1 << bits) - 1)
 }
 
 impl Transposed {
@@ -95,10 +106,10 @@ impl Transposed {
     /// Extracts the element of an output from the words of a row, starting at word `first`.
     fn in_row(&self, row: &[u32], first: u64, output: u64) -> i32 {
         let at = output * u64::from(self.bits);
-        let place = (at / WORD - first) as usize;
+        let place = to_index(at / WORD - first);
         let word = |place: usize| row.get(place).copied().unwrap_or_default();
         match self.order {
-            Order::Gptq { .. } => element(word(place), word(place + 1), (at % WORD) as u32, self.bits),
+            Order::Gptq { .. } => element(word(place), word(place + 1), shift_of(at), self.bits),
             Order::Awq => {
                 let nibble = AWQ_ORDER.get((output % 8) as usize).copied().unwrap_or_default();
                 element(word(place), 0, nibble * 4, 4)
@@ -141,28 +152,28 @@ impl Decode for Transposed {
             Order::Awq => (inputs.clone(), self.n_outputs * bits / WORD, self.words_of(&outputs)),
         };
         let words = data.words(self.words, row_words, rows.clone(), columns.clone())?;
-        let n_words = (columns.end - columns.start) as usize;
+        let n_words = to_index(columns.end - columns.start);
         let word = |row: u64, column: u64| {
-            let place = (row - rows.start) as usize * n_words + (column - columns.start) as usize;
+            let place = to_index(row - rows.start) * n_words + to_index(column - columns.start);
             words.get(place).copied().unwrap_or_default()
         };
-        let width = (inputs.end - inputs.start) as usize;
-        for tile in (inputs.start..inputs.end).step_by(TILE as usize) {
-            let from = (tile - inputs.start) as usize;
-            let to = width.min(from + TILE as usize);
-            let mut of_tile: [(&[f32], &[i32]); TILE as usize] = [(&[], &[]); TILE as usize];
+        let width = to_index(inputs.end - inputs.start);
+        for tile in (inputs.start..inputs.end).step_by(TILE) {
+            let from = to_index(tile - inputs.start);
+            let to = width.min(from + TILE);
+            let mut of_tile: [(&[f32], &[i32]); TILE] = [(&[], &[]); TILE];
             for (of_input, group) in of_tile.iter_mut().zip(of_inputs.get(from..to).unwrap_or_default()) {
                 *of_input = groups.get(group).map_or((&[], &[]), |(scales, zeros)| (scales, zeros));
             }
             for (output, row) in outputs.clone().zip(out.chunks_exact_mut(width.max(1))) {
                 let values = row.get_mut(from..to).unwrap_or_default();
                 for ((input, (scales, zeros)), value) in (tile..).zip(of_tile).zip(values) {
-                    let place = (output - outputs.start) as usize;
+                    let place = to_index(output - outputs.start);
                     let (Some(scale), Some(zero)) = (scales.get(place), zeros.get(place)) else { continue };
                     let element = match self.order {
                         Order::Gptq { .. } => {
-                            let (row, shift) = (input * bits / WORD, (input * bits % WORD) as u32);
-                            let is_cut = shift + self.bits > WORD as u32;
+                            let (row, shift) = (input * bits / WORD, shift_of(input * bits));
+                            let is_cut = u64::from(shift + self.bits) > WORD;
                             let high = if is_cut { word(row + 1, output) } else { 0 };
                             element(word(row, output), high, shift, self.bits)
                         }
@@ -211,19 +222,20 @@ impl Decode for PackedRows {
             Some(zeros) => Some(data.words(zeros, self.n_groups, zero_rows.clone(), 0..self.n_groups)?),
             None => None,
         };
-        let n_words = (place.end - place.start) as usize;
-        let width = (columns.end - columns.start) as usize;
-        let bits = |word: u32, number: u64| element(word, 0, (number % per_word) as u32 * self.bits, self.bits);
-        let n_groups = self.n_groups as usize;
+        let n_words = to_index(place.end - place.start);
+        let width = to_index(columns.end - columns.start);
+        let shift = |number: u64| shift_of(number % per_word * u64::from(self.bits));
+        let bits = |word: u32, number: u64| element(word, 0, shift(number), self.bits);
+        let n_groups = to_index(self.n_groups);
         for (i, (row, out)) in rows.clone().zip(out.chunks_exact_mut(width.max(1))).enumerate() {
             let words = words.get(i * n_words..).unwrap_or_default();
             let scales = scales.get(i * n_groups..).unwrap_or_default();
             let zeros = zeros
                 .as_deref()
-                .map(|zeros| zeros.get((row / per_word - zero_rows.start) as usize * n_groups..).unwrap_or_default());
+                .map(|zeros| zeros.get(to_index(row / per_word - zero_rows.start) * n_groups..).unwrap_or_default());
             for ((column, group), value) in columns.clone().zip(&groups).zip(out) {
-                let word = words.get((column / per_word - place.start) as usize).copied().unwrap_or_default();
-                let group = *group as usize;
+                let word = words.get(to_index(column / per_word - place.start)).copied().unwrap_or_default();
+                let group = to_index(*group);
                 let zero = match zeros {
                     Some(zeros) => bits(zeros.get(group).copied().unwrap_or_default(), row),
                     None => 1 << (self.bits - 1),
@@ -249,7 +261,7 @@ pub(super) struct Ternary {
 impl Decode for Ternary {
     fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
         let scale = data.numbers(self.scale, 0, 1)?.first().copied().unwrap_or_default();
-        let width = (columns.end - columns.start) as usize;
+        let width = to_index(columns.end - columns.start);
         for (row, out) in rows.zip(out.chunks_exact_mut(width.max(1))) {
             let (part, row) = (row / self.n_rows.max(1), row % self.n_rows.max(1));
             let bytes = data.bytes(self.bytes, row * self.columns + columns.start, out.len() as u64)?;

@@ -15,6 +15,7 @@ use crate::documents::Documents;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::model_plan::{OutType, PlanError};
+use crate::number::{to_index, to_u32};
 
 /// The key in `config.json`.
 const FIELD: &str = "quantization_config";
@@ -324,7 +325,7 @@ impl Method {
             };
             let order = Order::Gptq { zero_offset };
             found.consumed.extend([words, zeros, at.index]);
-            let (bits, scales, is_rounded) = (bits as u32, at, bits == 3);
+            let (bits, scales, is_rounded) = (to_u32(to_index(bits)), at, bits == 3);
             let matrix = Transposed { order, bits, words, zeros, scales, n_outputs, n_groups, groups, is_rounded };
             let format = format!("GPTQ, {bits} bits");
             found.push(format!("{base}.weight"), vec![n_outputs, n_inputs], words, matrix, format);
@@ -457,7 +458,7 @@ fn pack_quantized(found: &mut FoundWeights<'_>, bits: u64, group_size: Option<u6
         };
         found.consumed.extend([words, shape, at.index]);
         found.consumed.extend(zeros);
-        let matrix = PackedRows { bits: bits as u32, words, row_words, zeros, scales: at, n_groups, groups };
+        let matrix = PackedRows { bits: to_u32(to_index(bits)), words, row_words, zeros, scales: at, n_groups, groups };
         let format = format!("integers of {bits} bits (compressed-tensors)");
         found.push(base.to_owned(), vec![rows, columns], words, matrix, format);
     }
@@ -547,11 +548,11 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
 
 /// Checks that the group index of every input exists.
 fn check_groups(found: &FoundWeights<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
-    const AT_ONCE: u64 = 1 << 16;
+    const AT_ONCE: usize = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);
     let data = Data { checkpoint: found.checkpoint, tensor: listed };
-    for first in (0..n).step_by(AT_ONCE as usize) {
-        let words = data.words(index, 1, first..n.min(first + AT_ONCE), 0..1)?;
+    for first in (0..n).step_by(AT_ONCE) {
+        let words = data.words(index, 1, first..n.min(first + AT_ONCE as u64), 0..1)?;
         if let Some(place) = words.iter().position(|word| u64::from(*word) >= n_groups) {
             let (group, at) = (words.get(place).map_or(0, |word| *word as i32), first + place as u64);
             let text =
@@ -575,7 +576,7 @@ fn shape_of(found: &FoundWeights<'_>, index: usize, tensor: &SourceTensor) -> Re
     };
     let bytes = Data { checkpoint: found.checkpoint, tensor }.bytes(index, 0, 2 * width)?;
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-    let (rows, columns) = bytes.split_at(width as usize);
+    let (rows, columns) = bytes.split_at(to_index(width));
     let shape = [number(rows), number(columns)];
     match shape.iter().all(|n| *n < 1 << 40) {
         true => Ok(shape),

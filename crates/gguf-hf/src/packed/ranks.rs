@@ -13,6 +13,7 @@ use super::data::{Data, Number, Numbers};
 use super::decode::Decode;
 use crate::dtype::SourceTensor;
 use crate::model_plan::PlanError;
+use crate::number::to_index;
 
 /// Rows and columns of a block.
 const BLOCK: u64 = 128;
@@ -94,7 +95,7 @@ impl Decode for Ranks {
             let row_of_scales = rank * rows_of_rank.div_ceil(BLOCK) + row / BLOCK;
             let scales = data.numbers(self.scales, row_of_scales * self.row_scales + first, last - first)?;
             for (column, value) in columns.clone().zip(values) {
-                *value *= scales.get((column / BLOCK - first) as usize).copied().unwrap_or_default();
+                *value *= scales.get(to_index(column / BLOCK - first)).copied().unwrap_or_default();
             }
         }
         Ok(())

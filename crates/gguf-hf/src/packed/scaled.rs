@@ -9,6 +9,7 @@ use gguf_pipeline::Error;
 use super::companion::dims;
 use super::data::{Data, Numbers};
 use super::decode::Decode;
+use crate::number::to_index;
 
 /// A tensor of scaled numbers.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Scale {
         let scales = data.numbers(self.at, first + first_column, n)?;
         let width = usize::try_from(columns.end - columns.start).unwrap_or(usize::MAX).max(1);
         for (scale, values) in of_rows().zip(values.chunks_mut(width)) {
-            let scales = scales.get((scale - first) as usize..).unwrap_or_default();
+            let scales = scales.get(to_index(scale - first)..).unwrap_or_default();
             if self.last.stride == 0 {
                 let scale = scales.first().copied().unwrap_or_default();
                 values.iter_mut().for_each(|value| *value *= scale);

@@ -10,6 +10,7 @@ use super::special::token_text;
 use super::vocab::{NO_SCORE, Special, TokenList};
 use crate::config::shortened;
 use crate::folder_error::FolderError;
+use crate::number::to_f32;
 use crate::problem::FileProblem;
 
 /// The file name.
@@ -41,7 +42,7 @@ pub(crate) fn read(
             _ if token.starts_with("<|plamo:") && token.ends_with("|>") => piece_type::CONTROL,
             _ => piece_type::NORMAL,
         };
-        list.push(token.to_owned(), score as f32, kind);
+        list.push(token.to_owned(), to_f32(score), kind);
         if list.tokens.len() as u64 > MAX_VOCAB {
             let (found, max) = (text.lines().count(), MAX_VOCAB);
             return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));

@@ -108,8 +108,10 @@ fn piece(bytes: &[u8]) -> Result<Piece<'_>, MessageProblem> {
                 _ => return Err(MessageProblem::Score),
             },
             3 => match field.value {
-                FieldValue::Varint(kind @ 1..=6) => piece.kind = kind as i32,
-                FieldValue::Varint(kind) => return Err(MessageProblem::PieceType(Some(kind))),
+                FieldValue::Varint(kind) => match i32::try_from(kind) {
+                    Ok(known @ 1..=6) => piece.kind = known,
+                    _ => return Err(MessageProblem::PieceType(Some(kind))),
+                },
                 _ => return Err(MessageProblem::PieceType(None)),
             },
             _ => {}

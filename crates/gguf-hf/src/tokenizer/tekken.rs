@@ -16,6 +16,7 @@ use super::special::SpecialVocab;
 use super::tiktoken::{Ranks, shown};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
+use crate::number::{to_index, to_u32};
 use crate::problem::FileProblem;
 
 /// The file name.
@@ -120,7 +121,7 @@ pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions)
     let mut known = HashSet::new();
     let mut ranks = Vec::new();
     // Both numbers are bounded by `MAX_VOCAB`.
-    for (i, token) in tekken.vocab.into_iter().take(n_ranks as usize).enumerate() {
+    for (i, token) in tekken.vocab.into_iter().take(to_index(n_ranks)).enumerate() {
         let entry = format!("vocab[{i}]");
         if token.rank != i as u64 {
             return Err(value(&format!("{entry}.rank"), token.rank.to_string(), "its index in the list"));
@@ -130,7 +131,7 @@ pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions)
             let found = token.token_bytes.chars().take(60).collect();
             return Err(value(&format!("{entry}.token_bytes"), found, "a unique token in base64"));
         };
-        ranks.push((decoded, i as u32));
+        ranks.push((decoded, to_u32(i)));
     }
     let ranks = Ranks { tokens: ranks };
     let merges = ranks.all_merges().ok_or_else(|| invalid(FileProblem::LongTokens))?;
@@ -203,7 +204,7 @@ fn special_tokens(
             let expected = "a unique text";
             return Err(value(&format!("special_tokens[{i}].token_str"), format!("{token:?}"), expected));
         }
-        checked.push((token.clone(), *id as u32));
+        checked.push((token.clone(), to_u32(to_index(*id))));
     }
     Ok(checked)
 }

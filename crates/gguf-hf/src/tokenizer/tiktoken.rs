@@ -13,6 +13,7 @@ use super::keys::{PreSource, TokenizerOptions};
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList, configured_tokens};
 use crate::folder_error::FolderError;
+use crate::number::to_u32;
 use crate::problem::FileProblem;
 use gguf_model::tokenizer::byte_char;
 
@@ -200,7 +201,7 @@ pub(crate) fn llama3(
     let mut list = tokens(folder, (FILE, "llama-bpe"), &ranks, special, vocab_size, options)?;
     let merges = ranks.all_merges().ok_or_else(|| folder.invalid(FILE, FileProblem::LongTokens))?;
     // Bounded by `MAX_VOCAB`.
-    let begin = ranks.tokens.len() as u32;
+    let begin = to_u32(ranks.tokens.len());
     list.special = Special::Pairs { merges, begin, end: begin + 1 };
     Ok(list)
 }

@@ -14,6 +14,7 @@ use super::special::{array, token_text, truthy};
 use super::vocab::{self, NO_SCORE, TokenList};
 use super::{TokenizerWarning, base64};
 use crate::folder_error::FolderError;
+use crate::number::{to_f32, to_index, to_u32};
 use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// The score of ids without a piece in the model.
@@ -70,7 +71,7 @@ pub(crate) fn realigned(
     if let Some(id) = mask {
         let n_tokens = realigned.tokens.len();
         if id >= n_tokens as u64 {
-            let id = id as usize;
+            let id = to_index(id);
             return Err(folder.invalid(file, FileProblem::NoToken { id, n_tokens }));
         }
         realigned.put(&id.into(), "<mask>".to_owned(), 0.0, piece_type::CONTROL, &mut Vec::new());
@@ -106,7 +107,7 @@ pub(crate) fn of_json(
     let unknown = unknown.and_then(added_id).or_else(|| tokenizer.unknown_id());
     let special = hf.special_ids();
     let mut list = TokenList::new("t5", size);
-    for id in 0..size as u32 {
+    for id in 0..to_u32(size) {
         let token = by_id.get(&id).zip(scores.get(id as usize));
         let Some((token, score)) = token else {
             list.push(format!("[PAD{id}]"), UNUSED_SCORE, piece_type::UNUSED);
@@ -118,7 +119,7 @@ pub(crate) fn of_json(
             Some(_) => piece_type::USER_DEFINED,
             None => piece_type::NORMAL,
         };
-        list.push((*token).to_owned(), *score as f32, kind);
+        list.push((*token).to_owned(), to_f32(*score), kind);
     }
     let normalizer = precompiled(&tokenizer.normalizer, 0).unwrap_or_default();
     let charsmap = base64::decode(normalizer.as_bytes()).ok_or_else(|| {

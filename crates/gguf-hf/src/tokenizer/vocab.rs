@@ -18,6 +18,7 @@ use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
 use crate::config::shortened;
 use crate::folder_error::FolderError;
+use crate::number::to_u32;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// A vocabulary, as lists of equal length.
@@ -240,7 +241,7 @@ pub(crate) fn plain_pieces(
     let by_id = tokens_by_id(&hf);
     let size = checked_size(folder, tokenizer, &by_id, vocab_size)?;
     let mut list = TokenList::new("llama", size);
-    for id in 0..size as u32 {
+    for id in 0..to_u32(size) {
         let Some(token) = by_id.get(&id) else {
             return Err(folder.invalid("tokenizer.json", FileProblem::NoToken { id: id as usize, n_tokens: size }));
         };
@@ -282,7 +283,7 @@ pub(crate) fn llama_hf(
         };
         let kind = match is_byte_token(token) {
             true => piece_type::BYTE,
-            false if special_ids.contains(&(id as u32)) => piece_type::CONTROL,
+            false if special_ids.contains(&to_u32(id)) => piece_type::CONTROL,
             false => piece_type::NORMAL,
         };
         list.push((*token).to_owned(), NO_SCORE, kind);
@@ -360,7 +361,7 @@ pub(crate) fn hugging_face(
     if kind != Kind::WordPiece {
         list.special = Special::FilesWithMerges;
     }
-    for id in 0..size as u32 {
+    for id in 0..to_u32(size) {
         let (token, kind) = match by_id.get(&id) {
             None => (format!("[PAD{id}]"), piece_type::UNUSED),
             Some(token) => match hf.added_token(id, token) {
@@ -415,7 +416,7 @@ fn checked_size(
     if max < size {
         return Ok(size);
     }
-    let token = by_id.get(&(max as u32)).copied().unwrap_or_default().to_owned();
+    let token = by_id.get(&to_u32(max)).copied().unwrap_or_default().to_owned();
     Err(match tokenizer.has(&token) {
         true => folder.invalid("tokenizer.json", FileProblem::TokenId { token, id: max, vocab_size: size }),
         false => folder.invalid("config.json", FileProblem::AddedTokenId { token, id: max, vocab_size: size }),

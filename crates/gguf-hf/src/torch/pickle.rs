@@ -16,6 +16,7 @@ use super::allowed::{self, Global};
 use super::bytes::Bytes;
 use super::error::{PickleError, PickleProblem, TorchError};
 use crate::dtype::Dtype;
+use crate::number::to_u32;
 use crate::safetensors::MAX_DIMS;
 
 /// The maximum number of instructions in a pickle. A tensor takes some forty.
@@ -544,7 +545,7 @@ impl Machine {
             return Err(PickleProblem::TooManyValues { max: MAX_VALUES });
         }
         self.values.values.push(value);
-        Ok(n as Id)
+        Ok(to_u32(n))
     }
 
     /// Pushes a value that has no content, and so cannot change.
@@ -567,7 +568,7 @@ impl Machine {
             self.values.globals.push(global);
             self.values.globals.len() - 1
         });
-        self.push_shared(Value::Global(index as u32))
+        self.push_shared(Value::Global(to_u32(index)))
     }
 
     /// Replaces the values from a place of the stack on by a tuple of them.
@@ -661,7 +662,7 @@ impl Machine {
             }
             Value::List(None) => {
                 self.take_list()?;
-                let index = self.values.lists.len() as u32;
+                let index = to_u32(self.values.lists.len());
                 self.values.lists.push(items);
                 self.replace(list, Value::List(Some(index)));
             }
@@ -702,7 +703,7 @@ impl Machine {
         }
         self.take_list()?;
         self.values.dicts.push(pairs);
-        Ok(Value::Dict(Some(self.values.dicts.len() as u32 - 1)))
+        Ok(Value::Dict(Some(to_u32(self.values.dicts.len()) - 1)))
     }
 
     fn replace(&mut self, id: Id, value: Value) {

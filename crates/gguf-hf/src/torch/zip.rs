@@ -9,6 +9,7 @@ use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 
 use super::error::{TorchError, ZipProblem};
+use crate::number::to_index;
 
 /// The maximum size of the central directory. It takes some 100 bytes per tensor.
 const MAX_DIRECTORY: u64 = 16 << 20;
@@ -114,7 +115,7 @@ fn find_directory(source: &dyn ReadAt, file_bytes: u64) -> Result<Directory, Tor
         let record = tail.get(*start..).unwrap_or_default();
         record.starts_with(&END) && record.len() as u64 == END_BYTES + u64::from(Fields(record).u16(20))
     };
-    let last = tail.len().checked_sub(END_BYTES as usize).ok_or(ZipProblem::NoEnd)?;
+    let last = tail.len().checked_sub(to_index(END_BYTES)).ok_or(ZipProblem::NoEnd)?;
     let start = (0..=last).rev().find(is_end).ok_or(ZipProblem::NoEnd)?;
     let end_at = tail_at + start as u64;
     let end = Fields(tail.get(start..).unwrap_or_default());
