@@ -135,11 +135,17 @@ impl<'a> Planned<'a> {
         warn_of_overflows(ui, self.plan, &self.title, &overflows);
         if !answer.quiet {
             watch.said_of_kept().iter().chain(notes).for_each(|note| ui.note(note));
-            let (from, to) = (size(self.plan.input_bytes()), size(self.plan.file_bytes()));
-            let sizes = Sizes::of(self.plan);
-            let bits = sizes.bits().map_or(String::new(), |bits| format!(" ({bits})"));
-            let (time, rate) = (duration(watch.elapsed()), watch.rate(sizes.from));
-            ui.note(&format!("{}, {from} to {to}{bits} in {time}{rate}", self.contents()));
+            let (sizes, to) = (Sizes::of(self.plan), size(self.plan.file_bytes()));
+            let sizes = match sizes.bits() {
+                Some(bits) => format!(
+                    "{} to {to} ({bits}) in {}{}",
+                    size(self.plan.input_bytes()),
+                    duration(watch.elapsed()),
+                    watch.rate(sizes.from)
+                ),
+                None => format!("{to} in {}", duration(watch.elapsed())),
+            };
+            ui.note(&format!("{}, {sizes}", self.contents()));
         }
         answer.shown.print(ui, self.plan, &report.unwrap_or_default(), &paths, answer.hashing)?;
         Ok(Verdict::Good)
