@@ -1,6 +1,7 @@
 //! Hints for errors of the libraries: the option or command of this program that helps.
 //!
-//! The libraries do not know the options and commands. Their errors are typed, so that hints can be added here.
+//! The libraries do not know the options and commands. Their errors are typed, so that hints can be added here. A hint is shown on a line of its
+//! own, `help: …`.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -33,123 +34,125 @@ pub fn reason(reason: &Reason) -> String {
 }
 
 /// The hint about the option that allows other value types for keys.
-const ALLOW_TYPE_CHANGE: &str = "; use --allow-type-change to set it anyway";
+const ALLOW_TYPE_CHANGE: &str = "use --allow-type-change to set it anyway";
 
-/// The hint for an error of a run, to be appended to the message; may be empty.
-pub fn for_run(e: &PipelineError) -> String {
-    match e {
-        PipelineError::NotFinite { .. } => "; `gguf check --data` searches the input for such values".to_owned(),
+/// The hint for an error of a run.
+pub fn for_run(e: &PipelineError) -> Option<String> {
+    Some(match e {
+        PipelineError::NotFinite { .. } => "`gguf check --data` searches the input for such values".to_owned(),
         PipelineError::Kept { why, .. } => match why.as_ref() {
             PipelineError::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
-                "; remove that file or add --force, and repeat the command to continue".to_owned()
+                "remove that file or add --force, and repeat the command to continue".to_owned()
             }
-            _ => "; repeat the command to continue".to_owned(),
+            _ => "repeat the command to continue".to_owned(),
         },
-        PipelineError::OtherPlan { .. } => ", or start over with --force".to_owned(),
-        PipelineError::Padding { .. } => ", with --override-kv general.alignment=int:32".to_owned(),
-        PipelineError::NotOurs { .. } => "; delete it, or overwrite it with --force".to_owned(),
-        _ => String::new(),
-    }
+        PipelineError::OtherPlan { .. } => {
+            "use the options and inputs of that run, or start over with --force".to_owned()
+        }
+        PipelineError::Padding { .. } => "set it with --override-kv general.alignment=int:32".to_owned(),
+        PipelineError::NotOurs { .. } => "delete it, or overwrite it with --force".to_owned(),
+        _ => return None,
+    })
 }
 
 /// The hint for a quantization error.
-pub fn for_quantizing(e: &QuantizeError) -> String {
-    match e {
-        QuantizeError::Pipeline(e) => for_run(e),
-        QuantizeError::Mix { source, .. } => for_mix(source),
-        QuantizeError::Matrix(e) => e.path.as_deref().and_then(wrong_kind).unwrap_or_default(),
+pub fn for_quantizing(e: &QuantizeError) -> Option<String> {
+    Some(match e {
+        QuantizeError::Pipeline(e) => for_run(e)?,
+        QuantizeError::Mix { source, .. } => for_mix(source)?,
+        QuantizeError::Matrix(e) => e.path.as_deref().and_then(wrong_kind)?,
         QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
-            ", and the matrix with --imatrix".to_owned()
+            "pass the model as the input, and the matrix with --imatrix".to_owned()
         }
         QuantizeError::OverrideType { .. } => ALLOW_TYPE_CHANGE.to_owned(),
-        QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
-        QuantizeError::NeedsMatrix { given: false, .. } => "; pass one with --imatrix".to_owned(),
+        QuantizeError::Requantize { .. } => "--allow-requantize quantizes it nevertheless".to_owned(),
+        QuantizeError::NeedsMatrix { given: false, .. } => "pass one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {
-            "; choose another type with --tensor-type, --token-embedding-type or --output-tensor-type, or use a matrix \
+            "choose another type with --tensor-type, --token-embedding-type or --output-tensor-type, or use a matrix \
                 measured on this model"
                 .to_owned()
         }
         QuantizeError::MatrixAtFault { path, model, n_more: 1.., .. } => {
             let file = path.as_ref().map_or("FILE".to_owned(), |path| path.display().to_string());
-            format!("; `gguf imatrix check {file} {}` lists all problems", model.display())
+            format!("`gguf imatrix check {file} {}` lists all problems", model.display())
         }
         QuantizeError::NoCandidate { .. } => {
-            "; add a suitable type to --candidates, or set the type of this tensor with --tensor-type".to_owned()
+            "add a suitable type to --candidates, or set the type of this tensor with --tensor-type".to_owned()
         }
         QuantizeError::SourceNotFinite { .. } => {
-            ", or keep the current type of the tensor with --tensor-type; `gguf check --data` lists all such values"
+            "keep the current type of the tensor with --tensor-type; `gguf check --data` lists all such values"
                 .to_owned()
         }
         QuantizeError::Budget { is_fixed: false, .. } => {
-            "; use a larger budget, or add smaller types to --candidates".to_owned()
+            "use a larger budget, or add smaller types to --candidates".to_owned()
         }
-        QuantizeError::Budget { is_fixed: true, .. } => "; use a larger budget, or fix fewer types".to_owned(),
-        _ => String::new(),
-    }
+        QuantizeError::Budget { is_fixed: true, .. } => "use a larger budget, or fix fewer types".to_owned(),
+        _ => return None,
+    })
 }
 
 /// The hint for an error in choosing the tensor types.
-pub fn for_mix(e: &MixError) -> String {
-    match e {
-        MixError::PartialBlock { choice, .. } => format!(" ({})", reason(choice)),
-        MixError::NoFallback { .. } | MixError::NoBlock { .. } => " with --tensor-type".to_owned(),
-        _ => String::new(),
-    }
+pub fn for_mix(e: &MixError) -> Option<String> {
+    Some(match e {
+        MixError::PartialBlock { choice, .. } => format!("its type comes from: {}", reason(choice)),
+        MixError::NoFallback { .. } | MixError::NoBlock { .. } => "--tensor-type sets the type of a tensor".to_owned(),
+        _ => return None,
+    })
 }
 
 /// The hint for a recipe error.
-pub fn for_recipe(e: &RecipeError) -> String {
-    match e {
-        RecipeError::Empty => ", as `gguf recipe show` prints".to_owned(),
-        RecipeError::Mix(e) => for_mix(e),
-        _ => String::new(),
-    }
+pub fn for_recipe(e: &RecipeError) -> Option<String> {
+    Some(match e {
+        RecipeError::Empty => "`gguf recipe show` prints one".to_owned(),
+        RecipeError::Mix(e) => for_mix(e)?,
+        _ => return None,
+    })
 }
 
 /// The hint for an error of splitting, merging and similar operations.
-pub fn for_edit(e: &gguf_edit::Error) -> String {
-    match e {
-        gguf_edit::Error::NotSplit { .. } => "; there is nothing to merge".to_owned(),
-        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; use a larger --max-file-size".to_owned(),
+pub fn for_edit(e: &gguf_edit::Error) -> Option<String> {
+    Some(match e {
+        gguf_edit::Error::NotSplit { .. } => "there is nothing to merge".to_owned(),
+        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "use a larger --max-file-size".to_owned(),
         gguf_edit::Error::ShardTooSmall { .. } => {
-            "; use a larger --max-file-size, or --max-size, which a single tensor may exceed".to_owned()
+            "use a larger --max-file-size, or --max-size, which a single tensor may exceed".to_owned()
         }
-        gguf_edit::Error::TensorExists { .. } => "; use --replace to replace it".to_owned(),
-        gguf_edit::Error::OneTensor { .. } => "; use an output name that ends in .safetensors".to_owned(),
-        gguf_edit::Error::NotEncodable { .. } => "; choose another --type".to_owned(),
+        gguf_edit::Error::TensorExists { .. } => "use --replace to replace it".to_owned(),
+        gguf_edit::Error::OneTensor { .. } => "use an output name that ends in .safetensors".to_owned(),
+        gguf_edit::Error::NotEncodable { .. } => "choose another --type".to_owned(),
         gguf_edit::Error::NoTensor { nearest, .. } if nearest.is_empty() => {
-            "; `gguf show --tensors` lists all tensors".to_owned()
+            "`gguf show --tensors` lists all tensors".to_owned()
         }
-        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists all keys".to_owned(),
-        gguf_edit::Error::Foreign { .. } => "; pass the shards of one model, and the output with -o".to_owned(),
-        _ => String::new(),
-    }
+        gguf_edit::Error::NoKey { .. } => "`gguf show --kv` lists all keys".to_owned(),
+        gguf_edit::Error::Foreign { .. } => "pass the shards of one model, and the output with -o".to_owned(),
+        _ => return None,
+    })
 }
 
 /// The hint for an error of a metadata edit.
-pub fn for_editing(e: &EditError) -> String {
-    match e.problem() {
-        EditError::NotInPlace { .. } => "; omit --in-place to allow it".to_owned(),
-        EditError::TwoMeanings { .. } => "; choose with --keys or --tensors".to_owned(),
-        EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
+pub fn for_editing(e: &EditError) -> Option<String> {
+    Some(match e.problem() {
+        EditError::NotInPlace { .. } => "omit --in-place to allow it".to_owned(),
+        EditError::TwoMeanings { .. } => "choose with --keys or --tensors".to_owned(),
+        EditError::TokenTwice { .. } => "--special-token-id and --token-type-id take an id".to_owned(),
         EditError::TypeChange { .. } => ALLOW_TYPE_CHANGE.to_owned(),
-        EditError::PadKey => "; --reserve enlarges it, and --rewrite removes it".to_owned(),
-        EditError::NotPadding => format!("; `gguf unset FILE {}` removes it", gguf_edit::PAD_KEY),
-        EditError::NotDetermined { .. } => "; pass one with --from".to_owned(),
-        EditError::SameFile => "; pass another file".to_owned(),
+        EditError::PadKey => "--reserve enlarges it, and --rewrite removes it".to_owned(),
+        EditError::NotPadding => format!("`gguf unset FILE {}` removes it", gguf_edit::PAD_KEY),
+        EditError::NotDetermined { .. } => "pass one with --from".to_owned(),
+        EditError::SameFile => "pass another file".to_owned(),
         EditError::NotACopy { is_alike: true, .. } => {
-            "; if the head is damaged, --exact makes the file the same as the copy".to_owned()
+            "if the head is damaged, --exact makes the file the same as the copy".to_owned()
         }
-        _ => String::new(),
-    }
+        _ => return None,
+    })
 }
 
 /// The hint for a conversion error.
-pub fn for_conversion(e: &gguf_hf::Error) -> String {
-    match e {
-        gguf_hf::Error::Pipeline(e) => for_run(e),
-        gguf_hf::Error::Gguf { .. } => "; `gguf quantize` makes one of another type of it".to_owned(),
-        gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
+pub fn for_conversion(e: &gguf_hf::Error) -> Option<String> {
+    Some(match e {
+        gguf_hf::Error::Pipeline(e) => for_run(e)?,
+        gguf_hf::Error::Gguf { .. } => "`gguf quantize` makes one of another type of it".to_owned(),
+        gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => "--pre NAME sets the pre-tokenizer".to_owned(),
         gguf_hf::Error::Folder(
             FolderError::Json { file, .. } | FolderError::NotUtf8 { file, .. } | FolderError::Invalid { file, .. },
         )
@@ -160,45 +163,45 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
             // The library already reports git-lfs pointers in place of tensors.
             if !e.to_string().contains("git-lfs") =>
         {
-            wrong_kind(file).unwrap_or_default()
+            wrong_kind(file)?
         }
-        gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "; pass it with --target".to_owned(),
-        gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "; omit --target".to_owned(),
+        gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "pass it with --target".to_owned(),
+        gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "omit --target".to_owned(),
         gguf_hf::Error::Plan { source: PlanError::NotSeparate { asked, .. }, .. } => match asked {
-            NextTokens::Only => "; omit --mtp".to_owned(),
-            _ => "; omit --no-mtp".to_owned(),
+            NextTokens::Only => "omit --mtp".to_owned(),
+            _ => "omit --no-mtp".to_owned(),
         },
-        gguf_hf::Error::Plan { source: PlanError::NoNextTokens { .. }, .. } => "; omit --mtp".to_owned(),
-        gguf_hf::Error::NotMistral { .. } => "; omit --mistral-format".to_owned(),
-        gguf_hf::Error::Plan { source: PlanError::NotFused { .. }, .. } => "; omit --fuse-gate-up-exps".to_owned(),
+        gguf_hf::Error::Plan { source: PlanError::NoNextTokens { .. }, .. } => "omit --mtp".to_owned(),
+        gguf_hf::Error::NotMistral { .. } => "omit --mistral-format".to_owned(),
+        gguf_hf::Error::Plan { source: PlanError::NotFused { .. }, .. } => "omit --fuse-gate-up-exps".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
-            "; pass its folder with --base".to_owned()
+            "pass its folder with --base".to_owned()
         }
-        _ => String::new(),
-    }
+        _ => return None,
+    })
 }
 
 /// The hint for a file that cannot be read as GGUF.
-pub fn for_reading(e: &gguf_io::Error) -> String {
-    match e {
+pub fn for_reading(e: &gguf_io::Error) -> Option<String> {
+    Some(match e {
         gguf_io::Error::Head { path, .. } if is_piece(path) => {
-            format!("; by its name it is a piece of a file: `{}` joins the pieces", merge_of(path))
+            format!("by its name it is a piece of a file: `{}` joins the pieces", merge_of(path))
         }
         gguf_io::Error::Head { path, source } => match source.problem {
             Problem::NotGguf(Kind::OldMatrix) => {
                 let shown = shown_path(path);
-                format!("; `gguf imatrix show {shown}` shows it, and `gguf quantize` takes it with --imatrix")
+                format!("`gguf imatrix show {shown}` shows it, and `gguf quantize` takes it with --imatrix")
             }
-            Problem::NotGguf(Kind::Modelfile) => base_of_modelfile(path).unwrap_or_default(),
-            Problem::NotGguf(_) => legacy(path).map_or(String::new(), |said| format!("; it is {said}")),
-            _ => String::new(),
+            Problem::NotGguf(Kind::Modelfile) => base_of_modelfile(path)?,
+            Problem::NotGguf(_) => format!("it is {}", legacy(path)?),
+            _ => return None,
         },
         gguf_io::Error::Io { path, source, .. } if is_stdin(path) && source.kind() == io::ErrorKind::NotFound => {
-            "; this command does not read standard input: pass a file".to_owned()
+            "this command does not read standard input: pass a file".to_owned()
         }
-        gguf_io::Error::NotAFile(path) => folder(path).map_or(String::new(), |said| format!("; {said}")),
-        _ => String::new(),
-    }
+        gguf_io::Error::NotAFile(path) => folder(path)?,
+        _ => return None,
+    })
 }
 
 /// The command that joins the pieces of a file.
@@ -238,8 +241,8 @@ fn base_of_modelfile(path: &Path) -> Option<String> {
     let base = gguf_format::check::shown(gguf_format::Str(base));
     let base = base.trim_matches('"');
     Some(match is_path {
-        true => format!(", {base}"),
-        false => format!(": ollama://{base}"),
+        true => format!("pass {base}"),
+        false => format!("pass ollama://{base}"),
     })
 }
 
@@ -261,7 +264,7 @@ pub fn wrong_kind(path: &Path) -> Option<String> {
             | Kind::Bzip2
             | Kind::SevenZip
     );
-    (is_told && path.is_file()).then(|| format!("; the file is {kind}: {}", kind.hint()))
+    (is_told && path.is_file()).then(|| format!("the file is {kind}: {}", kind.hint()))
 }
 
 /// A description of a legacy file, with the command that converts it to GGUF; `None` for other files.
@@ -275,14 +278,14 @@ pub fn legacy(path: &Path) -> Option<String> {
 }
 
 /// The hint for a migration error.
-pub fn for_migration(e: &gguf_legacy::Error) -> String {
-    match e {
-        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; specify it with --arch".to_owned(),
+pub fn for_migration(e: &gguf_legacy::Error) -> Option<String> {
+    Some(match e {
+        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "specify it with --arch".to_owned(),
         gguf_legacy::Error::Contradiction { what, .. } if what == "the number of tokens" => {
-            "; omit --tokenizer and --config to use the vocabulary of the file".to_owned()
+            "omit --tokenizer and --config to use the vocabulary of the file".to_owned()
         }
-        _ => String::new(),
-    }
+        _ => return None,
+    })
 }
 
 /// The option that answers a migration question, with the proposed answer.

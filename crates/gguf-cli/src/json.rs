@@ -57,7 +57,7 @@ struct Failed<'a> {
     error: Error<'a>,
 }
 
-/// A failure as an object: its kind and message, and the file, byte offset and tensors if known.
+/// A failure as an object: its kind and message, and the help, file, byte offset and tensors if known.
 #[derive(Debug, Clone, Copy)]
 pub struct Error<'a>(pub &'a Failure);
 
@@ -66,6 +66,9 @@ impl Serialize for Error<'_> {
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("kind", self.0.kind())?;
         object.serialize_entry("message", &self.0.to_string())?;
+        if let Some(help) = self.0.help() {
+            object.serialize_entry("help", help)?;
+        }
         if let Some(path) = self.0.path() {
             object.serialize_entry("path", &self::path(path))?;
         }

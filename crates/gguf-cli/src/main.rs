@@ -20,6 +20,7 @@ mod findings;
 mod hints;
 mod inputs;
 mod json;
+mod library_errors;
 mod ollama;
 mod stdin;
 mod text;

@@ -183,6 +183,9 @@ impl Ui {
         let _ = self.out.flush();
         if !matches!(failure, Failure::PipeClosed) {
             self.say(&self.paint_err("gguf: error:", Style::Red).to_string(), &failure.to_string());
+            if let Some(help) = failure.help() {
+                self.say(&self.paint_err("help:", Style::Cyan).to_string(), help);
+            }
         }
     }
 

@@ -148,7 +148,7 @@ impl ShowArgs {
             true => Recipe::of_rules(&of_model, &facts),
             false => Recipe::of(&of_model, &facts, says),
         };
-        recipe.map_err(|e| Failure::Bad(format!("{}: {e}{}", self.model.display(), hints::for_recipe(&e))))
+        recipe.map_err(|e| Failure::Bad(format!("{}: {e}", self.model.display())).with_help(hints::for_recipe(&e)))
     }
 }
 
@@ -156,7 +156,7 @@ impl ApplyArgs {
     fn run(&self, ui: &mut Ui) -> Outcome {
         let wrong = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", self.recipe.display()));
         let text = read_text(&self.recipe)?;
-        let recipe = Recipe::parse(&text).map_err(|e| wrong(&format!("{e}{}", hints::for_recipe(&e))))?;
+        let recipe = Recipe::parse(&text).map_err(|e| wrong(&e).with_help(hints::for_recipe(&e)))?;
         let target = match (self.ty, recipe.file_type) {
             (Some(target), _) => target,
             (None, Some(ty)) => Target::FileType(ty),

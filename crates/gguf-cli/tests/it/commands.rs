@@ -386,7 +386,7 @@ fn name_judges_and_renames() {
     assert_eq!(names(dir.path()), ["small.gguf"]);
 
     fs::write(dir.path().join(good), "other").unwrap();
-    gguf(["name", "--rename", text(&file)]).exits(2).says(&["already exists; use --force"]);
+    gguf(["name", "--rename", text(&file)]).exits(2).says(&["already exists\nhelp: use --force"]);
     assert_eq!(names(dir.path()), [good, "small.gguf"]);
     gguf(["name", "--rename", "--force", text(&file)]).exits(0).prints(&["  Renamed to  "]);
     assert_eq!(names(dir.path()), [good]);
@@ -412,7 +412,7 @@ fn convert_writes_once() {
     assert_eq!(names(dir.path()), ["out.gguf"]);
     gguf(["check", "--data", text(&out)]).exits(0);
     let bytes = fs::read(&out).unwrap();
-    convert(&to).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
+    convert(&to).exits(2).says(&["out.gguf: already exists\nhelp: use --force to overwrite it"]);
     convert(&format!("{to} --force --type f32 -q -j 1")).exits(0).silently();
     assert!(fs::read(&out).unwrap().len() > bytes.len());
     convert(&format!("{to} --force --big-endian -q")).exits(0);
@@ -491,7 +491,7 @@ fn help_completions_and_man_pages() {
     gguf(["man", text(&pages)]).exits(0).prints(&["gguf-convert.1\n"]);
     assert!(names(&pages).contains(&"gguf.1".to_owned()));
     assert!(fs::read_to_string(pages.join("gguf-show.1")).unwrap().contains("Exit codes"));
-    gguf(["man", text(&pages)]).exits(2).says(&["already exists; use --force"]);
+    gguf(["man", text(&pages)]).exits(2).says(&["already exists\nhelp: use --force"]);
     gguf(["man", text(&pages), "--force"]).exits(0);
 }
 

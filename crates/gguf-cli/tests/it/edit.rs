@@ -81,7 +81,7 @@ fn set_types_values() {
         (&["llama.rope.freq_base:f64=1e4"], "m.gguf: llama.rope.freq_base: expected a value of type f32, found f64"),
     ] {
         let args = [&["set", "-n", text(&file)], args].concat();
-        gguf(args.clone()).exits(2).says(&[said, "; use --allow-type-change to set it anyway\n"]);
+        gguf(args.clone()).exits(2).says(&[said, "\nhelp: use --allow-type-change to set it anyway\n"]);
         gguf([args, vec!["--allow-type-change", "--allow-invalid"]].concat()).exits(0);
     }
     assert!(fs::read(&file).unwrap() == before);
@@ -195,12 +195,12 @@ fn a_copy_is_written_and_not_over_another_file() {
     let set =
         |more: &[&str]| gguf([&["set", text(&file), "general.name=Copied", "--output", text(&out)], more].concat());
     assert_eq!(set(&[]).exits(0).says(&["1 change, in a copy"]).out, format!("{}\n", text(&out)));
-    set(&[]).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
+    set(&[]).exits(2).says(&["out.gguf: already exists\nhelp: use --force to overwrite it"]);
     set(&["--force", "-q"]).exits(0).silently();
     gguf(["get", text(&out), "general.name"]).exits(0).prints(&["Copied\n"]);
     gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"])
         .exits(2)
-        .says(&["is the damaged file itself; pass another file"]);
+        .says(&["is the damaged file itself\nhelp: pass another file"]);
     gguf(["set", text(&file), "a:u8=1", "--output", "-"]).exits(2).says(&["cannot be written to standard output"]);
     gguf(["set", text(&file), "a:u8=1", "--force"]).exits(2);
     assert!(fs::read(&file).unwrap() == before);
@@ -243,7 +243,7 @@ fn rename_gives_keys_and_tensors_other_names() {
     gguf(["set", "-q", text(&file), "norm.weight:u8=1"]).exits(0);
     gguf(["rename", text(&file), "norm.weight=x"])
         .exits(2)
-        .says(&["norm.weight is both a key and a tensor; choose with --keys or --tensors\n"]);
+        .says(&["norm.weight is both a key and a tensor\nhelp: choose with --keys or --tensors\n"]);
     gguf(["rename", "--tensors", text(&file), "norm.weight=x", "--allow-invalid"])
         .exits(0)
         .says(&["tensor norm.weight is now x"]);

@@ -110,7 +110,7 @@ fn what_a_signal_interrupts_is_kept_when_asked() {
             next = signals.next();
             let err = String::from_utf8_lossy(&output.stderr);
             assert!(ended_by(signal, output.status), "{err}");
-            let kept = format!("{0}.partial and {0}.journal; repeat the command to continue\n", text(&out));
+            let kept = format!("{0}.partial and {0}.journal\nhelp: repeat the command to continue\n", text(&out));
             assert!(err.ends_with(&format!("gguf: error: interrupted; finished work is kept in {kept}")), "{err}");
             assert_eq!(names(&place), ["model.gguf.journal", "model.gguf.partial"]);
             let other = resume(&["--name", "Another"]).wait_with_output().unwrap();

@@ -45,7 +45,7 @@ fn wrong_files_are_named_with_what_to_do() {
         ("a", b"\x1f\x8b\x08......", &["a gzip archive", "unpack it"]),
         ("a.dat", &matrix(), &["an importance matrix in the .dat format", "gguf imatrix show ", "--imatrix"]),
         ("Modelfile", b"FROM llama3.2:1b\n", &["an Ollama Modelfile", "ollama://llama3.2:1b"]),
-        ("Modelfile", b"# Mine\nFROM ./llama.gguf\n", &["an Ollama Modelfile", ", ./llama.gguf"]),
+        ("Modelfile", b"# Mine\nFROM ./llama.gguf\n", &["an Ollama Modelfile", "\nhelp: pass ./llama.gguf\n"]),
         ("manifest", manifest, &["a manifest of Ollama", "blobs folder"]),
         ("model.gguf.part1of2", &bytes[..half], &["truncated", "a piece of a file", "gguf merge "]),
         ("model.gguf.part2of2", &bytes[half..], &["a piece of a file", "gguf merge "]),

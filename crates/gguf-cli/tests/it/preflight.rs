@@ -128,7 +128,7 @@ fn a_dry_run_checks_its_output_as_a_run_does() {
     gguf([&plain[..], &[text(&out), "-q"]].concat()).exits(0);
     for ty in ["bf16", "Q4_K_M"] {
         let args = [&plain[..], &[text(&out), "--type", ty]].concat();
-        dry(&args).exits(2).says(&["out.gguf: already exists; use --force"]).prints(&["token_embd.weight"]);
+        dry(&args).exits(2).says(&["out.gguf: already exists\nhelp: use --force"]).prints(&["token_embd.weight"]);
         dry(&[&args[..], &["--force"]].concat()).exits(0);
     }
     let (input, other) = (&out, dir.path().join("other.gguf"));
@@ -158,14 +158,14 @@ fn a_dry_run_of_a_split_or_a_merge_checks_its_outputs() {
     split(&prefix, &["-n"]).exits(0);
     split(&missing, &["-n"]).exits(2).says(&["there is no folder"]).prints(&["none/part-00001-of-00003.gguf"]);
     split(&prefix, &["-q"]).exits(0);
-    split(&prefix, &["-n"]).exits(2).says(&["part-00001-of-00003.gguf: already exists; use --force"]);
+    split(&prefix, &["-n"]).exits(2).says(&["part-00001-of-00003.gguf: already exists\nhelp: use --force"]);
     split(&prefix, &["-n", "--json"]).exits(2).says(&["already exists"]);
     split(&prefix, &["-n", "--force"]).exits(0);
     let shard = dir.path().join("part-00001-of-00003.gguf");
     let merge = |out: &Path, more: &[&str]| gguf([&["merge", text(&shard), "-n", "-o", text(out)], more].concat());
     merge(&dir.path().join("new.gguf"), &[]).exits(0);
     merge(&missing, &[]).exits(2).says(&["there is no folder"]).prints(&["3 shards: 29 tensors"]);
-    merge(&whole, &[]).exits(2).says(&["whole.gguf: already exists; use --force"]);
+    merge(&whole, &[]).exits(2).says(&["whole.gguf: already exists\nhelp: use --force"]);
     merge(&whole, &["--force"]).exits(0);
     merge(&shard, &["--force", "--json"]).exits(2).says(&["would overwrite an input file"]);
     let bytes = fs::read(&whole).unwrap();
@@ -175,7 +175,7 @@ fn a_dry_run_of_a_split_or_a_merge_checks_its_outputs() {
     let join = |out: &Path, more: &[&str]| gguf([&["merge", text(&pieces[0]), "-n", "-o", text(out)], more].concat());
     join(&dir.path().join("new.gguf"), &[]).exits(0);
     join(&missing, &[]).exits(2).says(&["there is no folder"]).prints(&["2 pieces"]);
-    join(&whole, &[]).exits(2).says(&["whole.gguf: already exists; use --force"]);
+    join(&whole, &[]).exits(2).says(&["whole.gguf: already exists\nhelp: use --force"]);
     join(&pieces[1], &["--force"]).exits(2).says(&["would overwrite an input file"]);
     assert!(!dir.path().join("new.gguf").exists());
 }
@@ -185,8 +185,8 @@ fn options_that_do_not_apply_are_errors() {
     let dir = folder();
     let model = checkpoint(dir.path(), &[]);
     let cases: &[(&[&str], &str)] = &[
-        (&["--mtp"], "of the architecture llama cannot be written alone; omit --mtp"),
-        (&["--no-mtp"], "of the architecture llama cannot be omitted; omit --no-mtp"),
+        (&["--mtp"], "of the architecture llama cannot be written alone\nhelp: omit --mtp"),
+        (&["--no-mtp"], "of the architecture llama cannot be omitted\nhelp: omit --no-mtp"),
         (&["--vocab-only", "--check-range"], "cannot be used with"),
         (&["--type", "f16,bf16", "--mmproj=mm-{ftype}.gguf"], "the projector is written once for all file types"),
     ];

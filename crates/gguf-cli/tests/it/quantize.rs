@@ -174,7 +174,7 @@ fn a_checkpoint_is_quantized_on_the_way() {
         (&["--type", "Q4_KM"] as &[&str], 2, "unknown file type `Q4_KM`; did you mean Q4_K_M?"),
         (&["--type", "bf16", "--pure"], 2, "quantization options require a quantized --type"),
         (&["--type", "Q4_K_M", "--vocab-only"], 2, "--vocab-only writes no tensors"),
-        (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix; pass one with --imatrix"),
+        (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix\nhelp: pass one with --imatrix"),
         (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "would overwrite an input file"),
     ] {
         convert(options).exits(code).says(&[said]);

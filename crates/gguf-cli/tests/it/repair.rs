@@ -59,7 +59,7 @@ fn repair_copies_from_a_whole_copy() {
     gguf(["repair", text(&path), "--from", text(&whole)]).exits(0).says(&["no differences from the copy\n"]);
     gguf(["repair", text(&path), "--from", text(&path)])
         .exits(2)
-        .says(&["is the damaged file itself; pass another file\n"]);
+        .says(&["is the damaged file itself\nhelp: pass another file\n"]);
     let other = dir.path().join("other.gguf");
     write(&other, &head(&[("a", &[32], GgmlType::F32)]), &[]);
     gguf(["repair", text(&path), "--from", text(&other)])
@@ -145,13 +145,13 @@ fn repair_mends_and_saves() {
     let run = gguf(["repair", text(&path), "--output", text(&out)]).exits(0);
     run.says(&["1 of 2 tensors saved, ", "not saved: output_norm.weight\n"]);
     gguf(["show", "--tensors", text(&out)]).exits(0).prints(&["token_embd.weight"]);
-    gguf(["repair", text(&path), "--output", text(&out)]).exits(2).says(&["already exists; use --force"]);
+    gguf(["repair", text(&path), "--output", text(&out)]).exits(2).says(&["already exists\nhelp: use --force"]);
     gguf(["repair", text(&path), "--output", text(&path), "--force"]).exits(2).says(&["m.gguf"]);
     assert!(fs::read(&path).unwrap() == bytes[..bytes.len() - 128]);
 
     fs::write(&path, "<!DOCTYPE html>").unwrap();
     gguf(["repair", text(&path)]).exits(1).prints(&["damaged: byte 0: magic: not a GGUF file but an HTML page"]);
-    gguf(["repair", text(&path), "--mend"]).exits(1).says(&["an intact copy is needed; pass one with --from\n"]);
+    gguf(["repair", text(&path), "--mend"]).exits(1).says(&["an intact copy is needed\nhelp: pass one with --from\n"]);
     assert_eq!(names(dir.path()), ["m.gguf", "out.gguf", "whole.gguf"]);
 }
 

@@ -41,7 +41,7 @@ fn copies_say_what_they_are_and_keep_to_themselves() {
         let run = gguf(&args).exits(0).says(&[said]);
         assert_eq!(run.out, format!("{}\n", text(&out)), "{args:?}");
         gguf(["check", "--structure", text(&out)]).exits(0);
-        gguf(&args).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
+        gguf(&args).exits(2).says(&["out.gguf: already exists\nhelp: use --force to overwrite it"]);
         let quiet = gguf(args.iter().copied().chain(["-fq"])).exits(0).silently();
         assert_eq!(quiet.out, format!("{}\n", text(&out)));
         let onto_itself = [&[*command, *input, *input, "--force"][..], rest].concat();
@@ -68,21 +68,21 @@ fn what_is_not_there_is_an_error_with_a_hint() {
         .says(&["there is no tensor output_nrm.weight; did you mean output_norm.weight?"]);
     gguf(["rm-tensor", m, out, "blk.*"])
         .exits(1)
-        .says(&["there is no tensor blk.*; `gguf show --tensors` lists all tensors"]);
+        .says(&["there is no tensor blk.*\nhelp: `gguf show --tensors` lists all tensors"]);
     gguf(["graft", m, out, "--from", m, "--tensors", "output*"])
         .exits(2)
-        .says(&["the tensor output_norm.weight already exists; use --replace"]);
+        .says(&["the tensor output_norm.weight already exists\nhelp: use --replace"]);
     gguf(["graft", m, out, "--from", m, "--keys", "x.*"])
         .exits(1)
-        .says(&["there is no key x.*; `gguf show --kv` lists"]);
+        .says(&["there is no key x.*\nhelp: `gguf show --kv` lists"]);
     gguf(["graft", m, out, "--from", m]).exits(2).says(&["nothing to copy: pass --tensors or --keys"]);
     gguf(["extract", m, "*", "-o", "x.npy"])
         .exits(2)
-        .says(&["2 tensors match, and a NumPy file holds one; use an output name"]);
+        .says(&["2 tensors match, and a NumPy file holds one\nhelp: use an output name"]);
     gguf(["extract", m, "*", "-o", "x.bin"]).exits(2).says(&["use the extension .npy or .safetensors"]);
     gguf(["extract", m, "output*", "-o", "x.npy", "--type", "bf16"])
         .exits(2)
-        .says(&["f32 cannot be converted to bf16; choose another --type"]);
+        .says(&["f32 cannot be converted to bf16\nhelp: choose another --type"]);
     gguf(["cat", m, "output_norm.weigh"]).exits(1).says(&["did you mean output_norm.weight?"]);
     gguf(["cat", m, "output_norm.weight", "--values", "--rows", "1..3"])
         .exits(1)
@@ -122,7 +122,7 @@ fn a_tensor_goes_out_and_comes_back() {
     let bytes = fs::read(&npy).unwrap();
     assert!(bytes.starts_with(b"\x93NUMPY\x01\x00") && bytes.ends_with(&values));
     assert!(String::from_utf8_lossy(&bytes[10..128]).contains("'shape': (2, 64)"));
-    gguf(["extract", text(&path), "w", "-o", text(&npy)]).exits(2).says(&["w.npy: already exists; use --force"]);
+    gguf(["extract", text(&path), "w", "-o", text(&npy)]).exits(2).says(&["w.npy: already exists\nhelp: use --force"]);
     let out = out(dir.path());
     let args = ["add-tensor", text(&path), text(&out), "again", text(&npy)];
     gguf(args).exits(0).says(&["written: 3 tensors, "]);
@@ -130,7 +130,7 @@ fn a_tensor_goes_out_and_comes_back() {
     assert_eq!(cat(&out, "again", &["--values"]).out, cat(&path, "w", &["--values"]).out);
     gguf(["add-tensor", text(&path), text(&out), "w", text(&npy), "-f"])
         .exits(2)
-        .says(&["the tensor w already exists; use --replace"]);
+        .says(&["the tensor w already exists\nhelp: use --replace"]);
     gguf(["add-tensor", text(&path), text(&out), "q", text(&npy), "--type", "q8_0", "-f"]).exits(0);
     cat(&out, "q", &[]).prints(&["  Shape       64 x 2\n", "  Type        q8_0, 136 B\n", "  Values      128\n"]);
     fs::write(&npy, "no array").unwrap();

@@ -76,7 +76,7 @@ fn nothing_is_overwritten_and_no_input_is_an_output() {
     let model = dir.path().join("model.gguf");
     let other = dir.path().join("other.gguf");
     fs::write(&other, "precious").unwrap();
-    gguf(["merge", &first, "-o", text(&other)]).exits(2).says(&["other.gguf: already exists; use --force"]);
+    gguf(["merge", &first, "-o", text(&other)]).exits(2).says(&["other.gguf: already exists\nhelp: use --force"]);
     assert_eq!(fs::read(&other).unwrap(), b"precious");
     for force in [None, Some("--force")] {
         let args = ["merge", &first, "-o", &second].into_iter().chain(force);
@@ -89,7 +89,7 @@ fn nothing_is_overwritten_and_no_input_is_an_output() {
     let args = ["split", text(&model), text(&prefix), "--max-tensors", "1", "--no-tensor-first-split"];
     gguf(args).exits(2).says(&["already exists"]);
     assert_eq!(names(dir.path()).len(), 5);
-    gguf(["merge", text(&model), "-o", "x"]).exits(1).says(&["is not split; there is nothing to merge"]);
+    gguf(["merge", text(&model), "-o", "x"]).exits(1).says(&["is not split\nhelp: there is nothing to merge"]);
     gguf(["merge", &first, text(&model), "-o", "x"]).exits(1).says(&["is not a shard of the same model"]);
     gguf(["split", text(&model), text(dir.path()), "--max-tensors", "1"]).exits(2).says(&["is a folder", "model"]);
     gguf(["split", text(&model), "s"]).exits(2).says(&["--max-tensors", "--max-size", "--max-file-size"]);

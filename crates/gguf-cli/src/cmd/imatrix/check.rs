@@ -140,7 +140,7 @@ impl Tensors {
         let tensors: Vec<TensorFacts<'_>> = facts.collect();
         let options = MixOptions { has_imatrix: true, ..MixOptions::default() };
         let decisions = decide(&self.facts, &tensors, target, &options)
-            .map_err(|e| Failure::Bad(format!("{}: {e}{}", path.display(), hints::for_mix(&e))))?;
+            .map_err(|e| Failure::Bad(format!("{}: {e}", path.display())).with_help(hints::for_mix(&e)))?;
         Ok(tensors.iter().zip(&decisions).map(|(tensor, decision)| Use::of(tensor, decision)).collect())
     }
 }
