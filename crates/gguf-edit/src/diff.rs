@@ -141,6 +141,22 @@ impl Diff {
 
 /// Compares two models, each with all its shards.
 ///
+/// ```
+/// use gguf_edit::{DataDiff, DiffOptions, diff};
+/// # let (first, second) = ("../ggufkit/examples/tiny.gguf", "../ggufkit/examples/tiny.gguf");
+///
+/// let diff = diff(first, second, &DiffOptions::default(), &())?;
+/// for tensor in diff.tensors.iter().filter(|tensor| !tensor.is_same()) {
+///     let (name, infos) = diff.infos(tensor);
+///     match &tensor.data {
+///         DataDiff::Numbers(error) => println!("{name}: relative error {}", error.figures().relative),
+///         _ => println!("{name}: {:?}", infos.map(|info| info.map(|info| info.ty))),
+///     }
+/// }
+/// assert!(diff.is_same());
+/// # Ok::<(), gguf_edit::Error>(())
+/// ```
+///
 /// # Errors
 /// If a file cannot be read, or the work is cancelled.
 pub fn diff(

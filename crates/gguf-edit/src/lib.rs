@@ -31,7 +31,7 @@ pub mod text;
 pub mod tokens;
 pub mod typed;
 
-pub use diff::{Diff, DiffOptions, diff, diff_models};
+pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff, diff_models};
 pub use edit_error::EditError;
 pub use edits::{Change, Edit, apply, rename};
 pub use error::{Error, PiecesProblem};

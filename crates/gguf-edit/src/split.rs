@@ -84,6 +84,24 @@ pub struct Split {
 /// Nothing is written until the plan is run; `model.gguf` as its output stands for `model-00001-of-00003.gguf` and so on, see
 /// [`Plan::output_paths`].
 ///
+/// ```
+/// use std::num::NonZeroU64;
+/// use gguf_edit::{Limit, SplitOptions, split};
+/// use gguf_pipeline::RunOptions;
+/// # let model = "../ggufkit/examples/tiny.gguf";
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("tiny.gguf");
+///
+/// let limit = Limit::Tensors(NonZeroU64::new(8).unwrap());
+/// let split = split(model, &SplitOptions::new(limit))?;
+/// for (path, file) in split.plan.output_paths(&out).iter().zip(split.plan.files()) {
+///     println!("{}: {} bytes", path.display(), file.file_bytes());
+/// }
+/// let written = split.plan.run(&out, &RunOptions::default(), &())?;
+/// assert!(written.paths[0].ends_with("tiny-00001-of-00002.gguf"));
+/// # Ok::<(), gguf_edit::Error>(())
+/// ```
+///
 /// # Errors
 /// If the model cannot be read or written, and [`Error::ShardTooSmall`].
 pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Error> {

@@ -23,7 +23,7 @@ macro_rules! errors {
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Error {
-            $(#[doc = $doc] $(#[$cfg])? $variant(Box<$source>),)*
+            $(#[doc = concat!($doc, " Holds a [`", stringify!($source), "`].")] $(#[$cfg])? $variant(Box<$source>),)*
         }
 
         impl fmt::Display for Error {

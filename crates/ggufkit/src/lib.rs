@@ -67,23 +67,32 @@ pub use files::{summary, write};
 pub use warning::Warning;
 
 #[cfg(feature = "edit")]
+#[doc(inline)]
 pub use gguf_edit as edit;
+#[doc(inline)]
 pub use gguf_format as format;
 #[cfg(feature = "hf")]
+#[doc(inline)]
 pub use gguf_hf as hf;
+#[doc(inline)]
 pub use gguf_io as io;
 #[cfg(feature = "legacy")]
+#[doc(inline)]
 pub use gguf_legacy as legacy;
+#[doc(inline)]
 pub use gguf_model as model;
 #[cfg(feature = "edit")]
+#[doc(inline)]
 pub use gguf_pipeline as pipeline;
 #[cfg(feature = "quantize")]
+#[doc(inline)]
 pub use gguf_quantize as quantize;
 #[cfg(feature = "values")]
+#[doc(inline)]
 pub use gguf_quants as quants;
 
 #[cfg(feature = "edit")]
-pub use gguf_edit::diff::{Diff, DiffOptions, diff, diff_models};
+pub use gguf_edit::diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff, diff_models};
 #[cfg(feature = "edit")]
 pub use gguf_edit::split::{Limit, Split, SplitOptions, split, split_model};
 #[cfg(feature = "edit")]
@@ -97,6 +106,11 @@ pub use gguf_io::{InMemory, Map, Model, ModelFile, Output, ReadAt, Tensor, Write
 pub use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 pub use gguf_pipeline::{Draft, Event, MemorySink, Plan, Progress, RunOptions, Sink};
+
+#[cfg(feature = "hf")]
+pub use gguf_hf::OutType;
+#[cfg(feature = "quantize")]
+pub use gguf_quantize::{QuantizeOptions, mix::Target};
 
 /// The examples of the workspace's README and of the book, compiled as tests.
 #[cfg(all(doctest, feature = "hf", feature = "quantize"))]
