@@ -15,23 +15,11 @@ use crate::error::AlignmentError;
 use crate::file::{Gguf, alignment_of};
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
 use crate::keys::{GENERAL_ARCHITECTURE, is_image_architecture};
+use crate::limits::{MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
 use crate::sort::CompactSort as _;
 use crate::tensor::{NewTensor, TensorInfo};
 use crate::types::SizeError;
 use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
-
-/// The maximum length of a tensor name in ggml (`GGML_MAX_NAME` includes a NUL).
-pub const MAX_TENSOR_NAME: usize = 63;
-
-/// The maximum length of a tensor name in an image or video model, which ggml does not load: such models keep the names of the checkpoint,
-/// and this is the limit of ComfyUI-GGUF's converter.
-pub const MAX_IMAGE_TENSOR_NAME: usize = 127;
-
-/// The maximum length of a key in the specification.
-pub const MAX_KEY: usize = 65_535;
-
-/// The maximum number of dimensions.
-pub const MAX_DIMS: usize = 4;
 
 /// A key and its value to write.
 #[derive(Debug, Clone, PartialEq)]

@@ -163,6 +163,7 @@ mod file;
 mod header;
 pub mod keys;
 mod layout;
+mod limits;
 pub mod name;
 mod scan;
 #[cfg(feature = "serde")]
@@ -171,6 +172,7 @@ pub mod shard;
 mod sniff;
 #[doc(hidden)]
 pub mod sort;
+mod spelling;
 mod swap;
 mod tensor;
 mod types;
@@ -186,7 +188,8 @@ pub use header::{
     ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC,
     Version, align_up,
 };
-pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, Places};
+pub use layout::{Head, Kv, Layout, LayoutError, Places};
+pub use limits::{MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
 pub use scan::{HeadScan, Limits, ScanState};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};

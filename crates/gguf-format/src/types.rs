@@ -7,7 +7,7 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::keys::edits;
+use crate::spelling::edits;
 
 /// A tensor's element type, as its number in the file.
 ///

@@ -4,7 +4,8 @@ use core::fmt;
 
 use serde_json::Value;
 
-use crate::formula::MAX_STEPS;
+/// The maximum number of steps of an evaluation: formulas and elements that are evaluated, compared, or copied.
+pub(crate) const MAX_STEPS: u64 = 1 << 19;
 
 /// An error in a checkpoint's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -49,7 +49,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value, json};
 
-use crate::config;
+use crate::config_error::{self, MAX_STEPS};
 use crate::facts::{Fact, Facts};
 use crate::templates::template;
 
@@ -72,7 +72,7 @@ impl fmt::Display for Error {
             Error::Missing(name) => write!(f, "{name} is missing"),
             Error::Unusable { what, found, expected } => write!(f, "{what} is {found}, expected {expected}"),
             Error::Long { names, n_blocks } => {
-                config::Error::Long { fields: names.clone(), n_blocks: *n_blocks }.fmt(f)
+                config_error::Error::Long { fields: names.clone(), n_blocks: *n_blocks }.fmt(f)
             }
             Error::Syntax { at, expected } => write!(f, "expected {expected} at byte {at} of the formula"),
         }
@@ -199,9 +199,6 @@ pub(crate) type Outcome<'v> = Result<Option<Cow<'v, Value>>, Error>;
 
 /// The maximum length of a list that a formula creates.
 const MAX_LIST: usize = 1 << 16;
-
-/// The maximum number of steps of an evaluation: formulas and elements that are evaluated, compared, or copied.
-pub(crate) const MAX_STEPS: u64 = 1 << 19;
 
 /// The steps of a quantile of the normal distribution.
 const STEPS_OF_QUANTILE: usize = 1 << 12;

@@ -11,9 +11,9 @@ use gguf_pipeline::{Plan, RunOptions};
 use gguf_quantize::mix::Target;
 
 use super::output::{self, Shards};
-use super::planned::{Answer, JsonPlan, Planned, print_left_out};
+use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{Checked, Range, RangeCheck};
-use super::quantize::{self, Names, Shown, Written, each_once, plan_all, warn_once, write_all};
+use super::quantize::{self, Names, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};

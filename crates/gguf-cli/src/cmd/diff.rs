@@ -9,7 +9,7 @@ use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, TensorInfoRef, ValueRef};
 use gguf_pipeline::report::TensorError;
 
-use super::quantize::{cosine, number, relative};
+use super::planned::{cosine, number, relative};
 use super::writing::tensors;
 use crate::failure::{Outcome, Verdict};
 use crate::text;

@@ -13,9 +13,9 @@ use gguf_quantize::mix::Target;
 use serde::Serialize;
 
 use super::output::{self, Shards};
-use super::planned::{Answer, JsonPlan, Planned};
+use super::planned::{Answer, JsonPlan, Planned, Shown};
 use super::preflight::JsonDisk;
-use super::quantize::{self, Shown};
+use super::quantize;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;

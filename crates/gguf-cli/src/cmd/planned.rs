@@ -11,7 +11,6 @@ use gguf_pipeline::{Overflow, RunOptions, RunSummary};
 use serde::Serialize;
 
 use super::preflight::{self, JsonDisk};
-use super::quantize::Shown;
 use super::writing::{Hashing, tensors};
 use crate::failure::{Outcome, Verdict};
 use crate::hints;
@@ -21,8 +20,10 @@ use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grou
 use crate::watch::Watch;
 
 mod document;
+mod report;
 
 pub use document::{JsonPlan, JsonPlans};
+pub use report::{JsonError, JsonReport, Shown, cosine, json_report, number, relative};
 
 /// An output of a command.
 pub struct Planned<'a> {

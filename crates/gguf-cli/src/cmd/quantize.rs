@@ -15,7 +15,7 @@ use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
 use crate::cmd::output::{self, Shards};
-use crate::cmd::planned::{Answer, JsonPlan, Planned};
+use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_room;
 use crate::cmd::writing::HashOption;
 use crate::failure::{Failure, Outcome};
@@ -25,13 +25,11 @@ use crate::watch::Watch;
 mod budget;
 mod list;
 mod options;
-mod report;
 mod several;
 
 use budget::Within;
 pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
-pub use report::{JsonError, Shown, cosine, number, relative};
 pub use several::{Written, each_once, plan_all, warn_once, write_all};
 
 /// Quantize a model: by file type, by rules, or to a target size.

@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::error::{AlignmentError, Error, Field, Problem};
 use crate::file::{Gguf, KvRef, alignment_of};
 use crate::header::{ALIGNMENT_KEY, Version};
-use crate::layout::MAX_KEY;
+use crate::limits::MAX_KEY;
 use crate::scan::HeadScan;
 use crate::value::{ArrayRef, MAX_NESTING, Str, ValueRef, ValueType, read_array_header};
 

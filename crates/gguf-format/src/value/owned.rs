@@ -10,6 +10,27 @@ use super::{ArrayRef, Str, ValueError, ValueRef, ValueType};
 use crate::encode;
 use crate::header::{Dialect, Version};
 
+impl ValueRef<'_> {
+    /// An owned copy; an array keeps its encoding, so that writing it again in the same dialect gives the same bytes.
+    pub fn to_owned(&self) -> Value {
+        match *self {
+            ValueRef::U8(v) => Value::U8(v),
+            ValueRef::I8(v) => Value::I8(v),
+            ValueRef::U16(v) => Value::U16(v),
+            ValueRef::I16(v) => Value::I16(v),
+            ValueRef::U32(v) => Value::U32(v),
+            ValueRef::I32(v) => Value::I32(v),
+            ValueRef::U64(v) => Value::U64(v),
+            ValueRef::I64(v) => Value::I64(v),
+            ValueRef::F32(v) => Value::F32(v),
+            ValueRef::F64(v) => Value::F64(v),
+            ValueRef::Bool(v) => Value::Bool(v),
+            ValueRef::String(s) => Value::String(s.0.to_owned()),
+            ValueRef::Array(a) => Value::Array(Array::from_parts(a.elem, a.len, a.bytes.to_owned(), a.dialect)),
+        }
+    }
+}
+
 /// One metadata value to write.
 ///
 /// Numbers, bools and texts convert into values; arrays, slices and vectors of them into array values. Text that is not UTF-8 is a

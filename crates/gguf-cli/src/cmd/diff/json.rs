@@ -6,7 +6,7 @@ use std::path::Path;
 use gguf_edit::diff::{DataDiff, Diff, KeyDiff, TensorDiff};
 use serde::Serialize;
 
-use super::super::quantize::JsonError;
+use super::super::planned::JsonError;
 use super::shown;
 use crate::json::{self, List, Shown, Text};
 use crate::text;

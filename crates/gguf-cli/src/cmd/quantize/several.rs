@@ -8,9 +8,9 @@ use gguf_pipeline::report::Report;
 use gguf_pipeline::{RunOptions, run_all};
 use serde::Serialize;
 
-use super::Shown;
-use super::report::{JsonReport, json_report};
-use crate::cmd::planned::{Answer, JsonPlan, JsonPlans, Planned, Sizes, warn_of_overflows};
+use crate::cmd::planned::{
+    Answer, JsonPlan, JsonPlans, JsonReport, Planned, Shown, Sizes, json_report, warn_of_overflows,
+};
 use crate::cmd::preflight::{self, Checked, JsonDisk};
 use crate::cmd::writing::{print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};

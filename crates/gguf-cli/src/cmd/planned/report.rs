@@ -1,4 +1,4 @@
-//! The report of `gguf quantize`: the quantization error of each tensor.
+//! The report of a run: the quantization error of each tensor.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
