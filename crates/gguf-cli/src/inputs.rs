@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
-use crate::failure::{Failure, Verdict};
+use crate::failure::Failure;
 use crate::ollama::{self, Entry};
 use crate::ui::{Ui, shown_path};
 
@@ -117,11 +117,6 @@ fn introduce(ui: &mut Ui, path: &Path, entry: &Entry) {
     for (kind, file) in &entry.layers {
         ui.note(&format!("  {kind}: {}", shown_path(file)));
     }
-}
-
-/// A failure that concerns a store.
-pub fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
-    Failure::of_file(Verdict::Bad, kind, path, format!("{}: {problem}", path.display()))
 }
 
 #[cfg(test)]

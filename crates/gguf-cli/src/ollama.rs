@@ -11,7 +11,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::failure::{Failure, Verdict};
-use crate::inputs::bad;
 use crate::watch::Watch;
 
 /// The prefix of model names.
@@ -202,4 +201,9 @@ pub fn verify(entry: &Entry, quiet: bool) -> Result<(), Failure> {
             Err(bad("digest", path, &format!("the SHA-256 is {found}; the file is damaged, pull the model again")))
         }
     }
+}
+
+/// A failure that concerns a store.
+fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
+    Failure::of_file(Verdict::Bad, kind, path, format!("{}: {problem}", path.display()))
 }

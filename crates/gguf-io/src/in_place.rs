@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::buffer::read_full;
+use crate::disk::{sync_folder, write_all_at};
 use crate::file::open_regular;
 use crate::lock::{is_still, open_locked, open_locked_within};
-use crate::output::{sync_folder, write_all_at};
 use crate::{Error, FileState, ModelFile, ReadAt};
 
 mod record;

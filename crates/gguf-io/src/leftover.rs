@@ -6,8 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use crate::disk::folder;
 use crate::lock::{is_still, open_present};
-use crate::output::folder;
 
 /// Number of random characters in the name of a temporary file: enough to avoid confusion with other files.
 pub(crate) const RANDOM: usize = 12;

@@ -20,6 +20,7 @@
 
 mod buffer;
 mod copy;
+mod disk;
 mod error;
 mod file;
 mod head;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, PathPersistError, TempPath};
 
+use crate::disk::{folder, sync_folder, write_all_at};
 use crate::in_place::EditLock;
 use crate::leftover;
 use crate::lock::{is_still, open_or_create, open_present};
@@ -454,47 +455,6 @@ fn plain(e: io::Error, folder: &Path) -> io::Error {
         }
         _ => e,
     }
-}
-
-/// Makes the names in the directory of a file durable. Some file systems do not support this.
-pub(crate) fn sync_folder(path: &Path) {
-    if let Ok(folder) = File::open(folder(path)) {
-        let _ = folder.sync_all();
-    }
-}
-
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    }
-}
-
-#[cfg(unix)]
-pub(crate) fn write_all_at(file: &File, buf: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, buf, offset)
-}
-
-#[cfg(windows)]
-pub(crate) fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
-    while !buf.is_empty() {
-        match std::os::windows::fs::FileExt::seek_write(file, buf, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                buf = buf.get(n..).unwrap_or_default();
-                offset += n as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Targets without positioned writes in the standard library have no files, as for reading.
-#[cfg(not(any(unix, windows)))]
-pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ mod linux {
 
     pub(super) fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
         let need = |(file, needed): (&'a Path, u64)| {
-            let folder = crate::output::folder(file);
+            let folder = crate::disk::folder(file);
             let free = free(rustix::fs::statvfs(folder).ok()?)?;
             Some((fs::metadata(folder).ok()?.dev(), Need { file, needed, free }))
         };
@@ -120,7 +120,7 @@ mod linux {
 
     /// The mount point of the disk of a new file: the highest parent directory on the same disk.
     fn mount_of(path: &Path) -> PathBuf {
-        let folder = crate::output::folder(path);
+        let folder = crate::disk::folder(path);
         let mut mount = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
         let disk = device(&mount);

@@ -8,8 +8,9 @@ use gguf_io::{ModelFile, ReadAt};
 
 use crate::draft;
 use crate::error::Error;
-use crate::file::{Bytes, LegacyFile, first_part, open as open_bytes};
+use crate::file::{Bytes, LegacyFile};
 use crate::layout::Family;
+use crate::open::{first_part, open as open_bytes};
 use crate::upgrade::GgufUpgrade;
 
 /// A model in a legacy format.

@@ -11,7 +11,7 @@ use gguf_quants::codec::removed::{Interleaved, interleaved};
 use crate::block::Treatment;
 use crate::container::Container;
 use crate::error::Error;
-use crate::plan::{Migrated, Migration, Options, findings};
+use crate::migration::{Migrated, Migration, Options, findings};
 
 /// A GGUF of an older version or with removed types.
 #[derive(Debug)]

@@ -262,16 +262,3 @@ fn columns<const LEN: usize>(weights: &[[f32; LEN]], first: usize, n: usize) -> 
     }
     columns
 }
-
-/// Sub-block number `part`, of `PART` values, of each lane.
-#[inline(always)]
-pub(crate) fn part<'a, const LEN: usize, const PART: usize>(
-    rows: &[&'a [f32; LEN]; MAX_LANES],
-    part: usize,
-) -> [&'a [f32; PART]; MAX_LANES] {
-    let mut parts = [&rows[0].as_chunks::<PART>().0[part]; MAX_LANES];
-    for lane in 0..MAX_LANES {
-        parts[lane] = &rows[lane].as_chunks::<PART>().0[part];
-    }
-    parts
-}

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use crate::output::folder;
+use crate::disk::folder;
 
 /// The granularity of insertions and of sharing: the file system's block size.
 ///
@@ -58,7 +58,7 @@ fn copy_through_memory(from: &File, at: u64, to: &File, to_at: u64, len: u64) ->
     let n = len.min(PIECE);
     let mut buffer = vec![0; usize::try_from(n).unwrap_or(0)];
     crate::ReadAt::read_exact_at(from, at, &mut buffer)?;
-    crate::output::write_all_at(to, &buffer, to_at)?;
+    crate::disk::write_all_at(to, &buffer, to_at)?;
     Ok(n)
 }
 
@@ -71,7 +71,7 @@ mod system {
     use rustix::fs::{FallocateFlags, copy_file_range, fallocate, ioctl_ficlone, statfs};
     use rustix::io::Errno;
 
-    use crate::output::folder;
+    use crate::disk::folder;
 
     pub(super) fn block_bytes(path: &Path) -> io::Result<u64> {
         let block = u64::try_from(statfs(folder(path))?.f_bsize).unwrap_or(0);

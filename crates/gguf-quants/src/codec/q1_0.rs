@@ -14,8 +14,8 @@
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Lanes, MAX_LANES, Masks};
-use crate::rows::{Tile, part};
+use crate::lanes::{Floats, Lanes, MAX_LANES, Masks, part};
+use crate::rows::Tile;
 
 const LEN: usize = 128;
 const BYTES: usize = 18;
