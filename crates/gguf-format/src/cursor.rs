@@ -138,6 +138,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The end of the string that starts at `pos`.
+#[expect(clippy::cast_possible_truncation, reason = "the length is compared with that of the bytes first")]
 #[inline(always)]
 fn next_string<const N: usize>(bytes: &[u8], pos: usize, len: impl Fn([u8; N]) -> u64) -> Result<usize, Need> {
     let Some(raw) = bytes.get(pos..).and_then(|rest| rest.first_chunk::<N>()) else {

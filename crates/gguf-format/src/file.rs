@@ -167,7 +167,8 @@ impl<'a> Gguf<'a> {
         // Both counts were scanned, so they are bounded by the existing bytes.
         gguf.kv_starts.reserve_exact(usize::try_from(scan.kvs_done).unwrap_or(0) + 1);
         gguf.tensor_starts.reserve_exact(usize::try_from(scan.tensors_done).unwrap_or(0));
-        let mut c = Cursor::new(&gguf.head, scan.dialect.header_bytes() as usize, scan.dialect);
+        let mut c =
+            Cursor::new(&gguf.head, usize::try_from(scan.dialect.header_bytes()).unwrap_or(usize::MAX), scan.dialect);
         let mut large = scan.large.iter();
         let mut next_large = large.next();
         for _ in 0..scan.kvs_done {

@@ -171,6 +171,7 @@ const ARCH: &str = "{arch}.";
 
 const TABLES: [&[KeyInfo]; 5] = [general::GENERAL, model::MODEL, tokenizer::TOKENIZER, clip::CLIP, general::NUMBERED];
 
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where an error ends the build")]
 const N_KEYS: usize = {
     let (mut n, mut t) = (0, 0);
     while t < TABLES.len() {
@@ -185,6 +186,7 @@ pub static KEYS: &[KeyInfo] = &ALL;
 
 static ALL: [KeyInfo; N_KEYS] = joined();
 
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where an error ends the build")]
 const fn joined() -> [KeyInfo; N_KEYS] {
     let mut all = [general::GENERAL[0]; N_KEYS];
     let (mut n, mut t) = (0, 0);
@@ -203,6 +205,11 @@ const fn joined() -> [KeyInfo; N_KEYS] {
 /// Indexes into [`ALL`], sorted by the length of the pattern and then by its bytes.
 static SORTED: [u16; N_KEYS] = sorted();
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "evaluated at compile time; there are fewer than 65536 keys"
+)]
 const fn sorted() -> [u16; N_KEYS] {
     let all = joined();
     let mut order = [0; N_KEYS];
@@ -219,6 +226,7 @@ const fn sorted() -> [u16; N_KEYS] {
     order
 }
 
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where an error ends the build")]
 const fn is_before(a: &str, b: &str) -> bool {
     if a.len() != b.len() {
         return a.len() < b.len();

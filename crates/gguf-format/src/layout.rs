@@ -238,7 +238,7 @@ impl Head {
             if pad == 0 && d.draft.full_padding {
                 pad = DRAFT_ALIGNMENT;
             }
-            out.bytes([0; DRAFT_ALIGNMENT as usize].get(..pad as usize).unwrap_or_default());
+            (0..pad).for_each(|_| out.bytes(&[0]));
         }
         for (t, offset) in tensors {
             encode::string(out, t.name, d)?;

@@ -147,6 +147,10 @@
 //! The rules are those of the specification (`docs/gguf.md` of the ggml repository) and, where it is silent, of `gguf.cpp` in ggml.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 extern crate alloc;
 #[cfg(test)]

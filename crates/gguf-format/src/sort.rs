@@ -19,6 +19,7 @@ pub trait CompactSort<T> {
 }
 
 impl<T> CompactSort<T> for [T] {
+    #[expect(clippy::indexing_slicing, reason = "the places are those of the elements, each once")]
     fn compact_sort_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
         let mut order = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
         for start in 0..self.len() {

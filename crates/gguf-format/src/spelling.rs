@@ -8,6 +8,11 @@ pub(crate) const MAX_EDITS: u8 = 3;
 
 /// The number of letters to insert, remove, change or swap with their neighbour to turn `a` into `b`, if it is at most [`MAX_EDITS`]. Only
 /// the diagonal band with such small distances is computed.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "the lengths are limited first, and rows have two more elements"
+)]
 pub(crate) fn edits(a: &[u8], b: &[u8]) -> Option<u8> {
     let band = usize::from(MAX_EDITS);
     if a.len().abs_diff(b.len()) > band || b.len() > MAX_NEAREST {

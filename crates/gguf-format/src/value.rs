@@ -765,6 +765,7 @@ impl<'a> FromValue<'a> for f64 {
 
 impl<'a> FromValue<'a> for f32 {
     /// A double is rounded to the nearest single, as other consumers of such a key do.
+    #[expect(clippy::cast_possible_truncation, reason = "doubles are rounded")]
     fn from_value(value: ValueRef<'a>) -> Result<f32, ValueError> {
         match value {
             ValueRef::F32(v) => Ok(v),

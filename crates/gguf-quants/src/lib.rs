@@ -43,22 +43,56 @@
 #![doc = include_str!("../TYPES.md")]
 #![deny(unsafe_code)]
 #![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
+#![cfg_attr(
     not(all(feature = "encode", feature = "iq")),
     allow(dead_code, reason = "nothing calls encoders that are left out")
 )]
 
 #[allow(clippy::needless_range_loop, reason = "lanes, columns and blocks are counted, as in the drawings")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "blocks, tiles and vectors have fixed sizes; levels and scales fit the bits that store them"
+)]
 pub mod codec;
 mod dispatch;
+#[expect(clippy::cast_possible_truncation, reason = "numbers keep their upper bits, or are rounded")]
 pub mod float;
+#[expect(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "tables have a value for each byte")]
 pub mod float8;
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "codebooks and grids have fixed sizes, of less than 65536 points"
+)]
 mod grids;
 #[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "vectors have fixed sizes"
+)]
 mod lanes;
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "sums have fixed numbers of lanes and words; rows are as long as the original"
+)]
 pub mod measure;
 #[allow(clippy::needless_range_loop, reason = "lanes are counted")]
+#[expect(clippy::indexing_slicing, reason = "rows are checked to be whole blocks when they are made")]
 mod rows;
 #[allow(clippy::needless_range_loop, reason = "several arrays are walked in step")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "blocks and vectors have fixed sizes; levels fit the bits that store them"
+)]
 mod search;
 mod whole;
 

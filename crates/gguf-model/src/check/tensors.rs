@@ -77,7 +77,7 @@ fn network(model: &Model<'_>, report: &mut Report) {
                 continue;
             }
             if let (Some(marks), Ok(i)) = (seen.blocks.get_mut(stack as usize), usize::try_from(i))
-                && i < MAX_BLOCKS as usize
+                && (i as u64) < MAX_BLOCKS
             {
                 if marks.len() <= i {
                     marks.resize(i + 1, false);

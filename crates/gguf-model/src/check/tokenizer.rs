@@ -194,7 +194,7 @@ impl Hashes {
         let shift = 64 - bits;
         let mut starts = vec![0u32; (1usize << bits) + 1];
         for h in &sorted {
-            *starts.get_mut((h >> shift) as usize + 1)? += 1;
+            *starts.get_mut(usize::try_from(h >> shift).ok()? + 1)? += 1;
         }
         let mut sum = 0;
         for start in &mut starts {
@@ -206,7 +206,7 @@ impl Hashes {
 
     fn contains(&self, text: Str<'_>) -> bool {
         let h = hash(text);
-        let bucket = (h >> self.shift) as usize;
+        let Ok(bucket) = usize::try_from(h >> self.shift) else { return false };
         let range = self.starts.get(bucket).zip(self.starts.get(bucket + 1));
         range
             .and_then(|(from, to)| self.sorted.get(*from as usize..*to as usize))

@@ -80,7 +80,7 @@ impl<'a> Encoder<'a> {
     pub fn new(vocab: &Vocab<'a>) -> Result<Encoder<'a>, EncoderError> {
         let kind = vocab.kind();
         let mut symbols = symbols(vocab)?;
-        let n_tokens = symbols.len() as u32;
+        let n_tokens = u32::try_from(symbols.len()).unwrap_or(u32::MAX);
         let pre = match kind {
             Kind::Bpe => Some(vocab.pre().unwrap_or_default()),
             Kind::Gemma4 => Some("gemma4"),
@@ -296,7 +296,7 @@ fn merges<'a>(vocab: &Vocab<'a>, symbols: &mut HashMap<Cow<'a, [u8]>, u32>) -> M
     for (merge, rank) in vocab.merges().zip(0..) {
         let Some((left, right)) = split_merge(merge) else { continue };
         let mut number = |text: Cow<'a, [u8]>| {
-            let next = symbols.len() as u32;
+            let next = u32::try_from(symbols.len()).unwrap_or(u32::MAX);
             *symbols.entry(text).or_insert(next)
         };
         let parts = (number(Cow::Borrowed(left.as_bytes())), number(Cow::Borrowed(right.as_bytes())));
@@ -306,7 +306,7 @@ fn merges<'a>(vocab: &Vocab<'a>, symbols: &mut HashMap<Cow<'a, [u8]>, u32>) -> M
         let result = match symbols.get(merged.as_slice()) {
             Some(number) => *number,
             None => {
-                let next = symbols.len() as u32;
+                let next = u32::try_from(symbols.len()).unwrap_or(u32::MAX);
                 symbols.insert(Cow::Owned(merged.clone()), next);
                 next
             }

@@ -68,6 +68,7 @@ impl<P: Ord> Chain<P> {
     }
 
     /// Adds a symbol with the text of this range.
+    #[expect(clippy::cast_possible_truncation, reason = "positions of symbols fit 32 bits up to texts of 4 GiB")]
     pub(super) fn push(&mut self, symbol: u32, start: usize, end: usize) {
         let at = self.nodes.len() as u32;
         if let Some(last) = self.nodes.last_mut() {
@@ -79,6 +80,7 @@ impl<P: Ord> Chain<P> {
 
     /// Merges as long as `merge` has a result for two neighbors, then gives every symbol with its range, and clears the chain. `merge` gets the
     /// two symbols and the range of their text.
+    #[expect(clippy::cast_possible_truncation, reason = "positions of symbols fit 32 bits up to texts of 4 GiB")]
     pub(super) fn merge(
         &mut self,
         merge: impl Fn(u32, u32, std::ops::Range<usize>) -> Option<(P, u32)>,
