@@ -152,9 +152,10 @@ fn write(dir: &Path, config: &Value, tensors: &[Tensor]) -> Outcome<()> {
     }
     fs::create_dir_all(dir)?;
     fs::write(dir.join("config.json"), serde_json::to_vec_pretty(config)?)?;
-    // An arbitrary vocabulary; it takes no time.
-    let vocab: serde_json::Map<String, Value> = (0..256).map(|i| (format!("t{i}"), json!(i))).collect();
-    let model = json!({"type": "BPE", "vocab": vocab, "merges": []});
+    // An arbitrary vocabulary with one merge; it takes no time.
+    let texts = ["t".to_owned(), "1".to_owned()].into_iter().chain((0..254).map(|i| format!("t{i}")));
+    let vocab: serde_json::Map<String, Value> = texts.zip(0..).map(|(text, id): (_, u32)| (text, json!(id))).collect();
+    let model = json!({"type": "BPE", "vocab": vocab, "merges": ["t 1"]});
     fs::write(dir.join("tokenizer.json"), serde_json::to_vec(&json!({"model": model, "added_tokens": []}))?)?;
     let small = small(config);
     let large = tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));
