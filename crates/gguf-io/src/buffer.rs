@@ -7,21 +7,26 @@
 
 use std::io::{self, Read};
 
+#[cfg(feature = "fs")]
 use memmap2::{MmapMut, MmapOptions};
 
 /// The smallest and the largest piece to read at once. The largest fits a core's cache, so that the parser finds the piece there.
 const MIN_READ: usize = 32 << 10;
 const MAX_READ: usize = 256 << 10;
 
+#[cfg(feature = "fs")]
 /// The file length from which the head has separate memory.
 const LARGE: u64 = 1 << 20;
 
+#[cfg(feature = "fs")]
 /// The size of a huge page on most machines. Reservations of whole huge pages are aligned to them.
 const HUGE_PAGE: usize = 2 << 20;
 
+#[cfg(feature = "fs")]
 /// The size of the small pages before the first huge one: once they are full, another huge page does not exceed the bound.
 const SMALL_PAGES: usize = 1 << 20;
 
+#[cfg(feature = "fs")]
 /// The most address space reserved ahead.
 const MAX_RESERVE: u64 = 64 << 20;
 
@@ -29,9 +34,11 @@ const MAX_RESERVE: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) enum Buffer {
     Vector(Vec<u8>),
+    #[cfg(feature = "fs")]
     Memory(Memory),
 }
 
+#[cfg(feature = "fs")]
 /// Anonymous memory; the bytes start [`SMALL_PAGES`] before its first huge page.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -39,6 +46,7 @@ pub(crate) struct Memory {
     len: usize,
 }
 
+#[cfg(feature = "fs")]
 impl Memory {
     const START: usize = HUGE_PAGE - SMALL_PAGES;
 
@@ -81,17 +89,19 @@ impl Memory {
 impl Buffer {
     /// An empty buffer for a head in a stream of the given length, if known.
     pub(crate) fn new(total: Option<u64>) -> Buffer {
-        let memory = total.filter(|&t| t >= LARGE).map(|t| Memory::reserve(t.min(MAX_RESERVE)));
-        match memory {
-            Some(Ok(memory)) => Buffer::Memory(memory),
-            // Unknown length, or no such memory on this system.
-            _ => Buffer::Vector(Vec::new()),
+        #[cfg(feature = "fs")]
+        if let Some(Ok(memory)) = total.filter(|&t| t >= LARGE).map(|t| Memory::reserve(t.min(MAX_RESERVE))) {
+            return Buffer::Memory(memory);
         }
+        // Unknown or small length, or no such memory on this system.
+        let _ = total;
+        Buffer::Vector(Vec::new())
     }
 
     /// Reads the next piece. Returns whether the reader is at its end.
     pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<bool> {
         match self {
+            #[cfg(feature = "fs")]
             Buffer::Memory(memory) if memory.is_full() => {
                 // A head longer than the reservation continues in a vector.
                 let read = memory.bytes();
@@ -101,6 +111,7 @@ impl Buffer {
                 *self = Buffer::Vector(bytes);
                 self.fill(reader)
             }
+            #[cfg(feature = "fs")]
             Buffer::Memory(memory) => {
                 let room = memory.room(memory.len.clamp(MIN_READ, MAX_READ));
                 let (got, n) = (read_full(reader, room)?, room.len());
@@ -125,6 +136,7 @@ impl Buffer {
     pub(crate) fn cut(&mut self, to: u64) {
         let to = usize::try_from(to).unwrap_or(usize::MAX);
         match self {
+            #[cfg(feature = "fs")]
             Buffer::Memory(memory) => memory.len = to.min(memory.len),
             Buffer::Vector(bytes) => {
                 bytes.truncate(to);
@@ -137,6 +149,7 @@ impl Buffer {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         match self {
+            #[cfg(feature = "fs")]
             Buffer::Memory(memory) => memory.bytes(),
             Buffer::Vector(bytes) => bytes,
         }

@@ -1,7 +1,9 @@
 //! One GGUF file, opened.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
+#[cfg(feature = "fs")]
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,8 +11,11 @@ use std::time::SystemTime;
 
 use gguf_format::{Gguf, HeadScan, Limits};
 
+use crate::pieces::has_at;
 use crate::tensor::{Tensor, nearest};
-use crate::{Error, Map, ReadAt, in_place, read_head_with};
+use crate::{Error, ReadAt, read_head_with};
+#[cfg(feature = "fs")]
+use crate::{Map, in_place};
 
 /// Limits for heads of models: some hundred times the tensors and key-value pairs of the largest models, and the lengths of strings and
 /// arrays that ggml accepts.
@@ -59,9 +64,11 @@ pub struct ModelFile {
     by_name: OnceLock<Box<[u32]>>,
 }
 
+#[cfg(feature = "fs")]
 /// The maximum number of times that a head is read while other processes edit the file.
 const ATTEMPTS: usize = 10;
 
+#[cfg(feature = "fs")]
 impl ModelFile {
     /// Opens a file and parses its head.
     /// An interrupted edit [in place](in_place) is completed first.
@@ -102,6 +109,26 @@ impl ModelFile {
         }
     }
 
+    /// As [`open`](ModelFile::open), with tensor data mapped into memory, so that it can be borrowed instead of read: [`Tensor::as_bytes`],
+    /// [`Tensor::as_slice`].
+    ///
+    /// # Errors
+    /// See [`open`](ModelFile::open); also when the system cannot map the file.
+    ///
+    /// # Safety
+    /// As for [`Map::new`]: while the file is open here, nothing may write to it or truncate it.
+    #[allow(unsafe_code, reason = "passes the contract of a map on")]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
+        // The head is read, which is faster than copying it from newly mapped pages.
+        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), 0)?);
+        let Settled { file, state, gguf, file_bytes } = settled;
+        // SAFETY: guaranteed by the caller.
+        let map = unsafe { Map::new(&file.0) }.map_err(Error::io(path, "map"))?;
+        Ok(ModelFile::new(path.to_owned(), Box::new(map), 0, file_bytes, gguf, state))
+    }
+}
+
+impl ModelFile {
     fn new(
         path: PathBuf,
         source: Box<dyn ReadAt>,
@@ -169,24 +196,6 @@ impl ModelFile {
         Ok(ModelFile::new(path, Box::new(source), 0, file_bytes, gguf, None))
     }
 
-    /// As [`open`](ModelFile::open), with tensor data mapped into memory, so that it can be borrowed instead of read: [`Tensor::as_bytes`],
-    /// [`Tensor::as_slice`].
-    ///
-    /// # Errors
-    /// See [`open`](ModelFile::open); also when the system cannot map the file.
-    ///
-    /// # Safety
-    /// As for [`Map::new`]: while the file is open here, nothing may write to it or truncate it.
-    #[allow(unsafe_code, reason = "passes the contract of a map on")]
-    pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
-        // The head is read, which is faster than copying it from newly mapped pages.
-        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), 0)?);
-        let Settled { file, state, gguf, file_bytes } = settled;
-        // SAFETY: guaranteed by the caller.
-        let map = unsafe { Map::new(&file.0) }.map_err(Error::io(path, "map"))?;
-        Ok(ModelFile::new(path.to_owned(), Box::new(map), 0, file_bytes, gguf, state))
-    }
-
     /// The path of the file, or its given name.
     pub fn path(&self) -> &Path {
         &self.path
@@ -207,6 +216,7 @@ impl ModelFile {
         self.start
     }
 
+    #[cfg(any(feature = "fs", feature = "quants"))]
     pub(crate) fn source(&self) -> &dyn ReadAt {
         &*self.source
     }
@@ -223,7 +233,7 @@ impl ModelFile {
     /// [`Error::Changed`]; [`Error::Io`].
     pub fn check_unchanged(&self) -> Result<(), Error> {
         let Some(file) = self.as_file() else { return Ok(()) };
-        let has_head = || in_place::has_at(file, self.start, self.gguf.bytes()).map_err(Error::io(&self.path, "read"));
+        let has_head = || has_at(file, self.start, self.gguf.bytes()).map_err(Error::io(&self.path, "read"));
         match FileState::of(file).ok() == self.state && has_head()? {
             true => Ok(()),
             false => Err(Error::Changed(self.path.clone())),
@@ -298,6 +308,7 @@ impl fmt::Debug for ModelFile {
     }
 }
 
+#[cfg(feature = "fs")]
 /// A file and its head, read while no edit in place was in progress.
 struct Settled {
     file: Opened,
@@ -307,15 +318,18 @@ struct Settled {
     file_bytes: u64,
 }
 
+#[cfg(feature = "fs")]
 /// A file opened by this crate. Its debug form is never shown, because [`ModelFile`] omits it; that of [`File`] would add 3 KB to each program.
 struct Opened(File);
 
+#[cfg(feature = "fs")]
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Opened")
     }
 }
 
+#[cfg(feature = "fs")]
 impl ReadAt for Opened {
     fn size(&self) -> io::Result<u64> {
         self.0.size()
@@ -348,6 +362,7 @@ impl FileState {
     }
 }
 
+#[cfg(feature = "fs")]
 /// Opens a regular file for reading. The file type is checked after opening, which prevents races, and opening a pipe never blocks.
 ///
 /// # Errors

@@ -1,9 +1,8 @@
 //! Reading a head from a stream.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
-use gguf_format::{Gguf, HeadBytes, HeadScan, ScanState};
+use gguf_format::{Gguf, HeadScan, ScanState};
 
 use crate::buffer::Buffer;
 
@@ -49,7 +48,10 @@ impl HeadRead {
         match (self.error, self.bytes) {
             (Some(error), _) => Err(error),
             (None, Buffer::Vector(bytes)) => Gguf::from_scan(bytes, &self.scan),
-            (None, memory) => Gguf::from_scan(HeadBytes::Shared(Arc::new(memory)), &self.scan),
+            #[cfg(feature = "fs")]
+            (None, memory @ Buffer::Memory(_)) => {
+                Gguf::from_scan(gguf_format::HeadBytes::Shared(std::sync::Arc::new(memory)), &self.scan)
+            }
         }
     }
 }

@@ -29,8 +29,6 @@ pub mod space;
 
 use record::{Found, Record};
 
-pub(crate) use record::has_at;
-
 /// Bytes to write at once.
 const PIECE: usize = 256 << 10;
 

@@ -13,38 +13,54 @@
 //! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one. An [`EditLock`](in_place::EditLock)
 //!   excludes other edits of a file.
 #![deny(unsafe_code)]
+#![cfg_attr(not(feature = "fs"), allow(rustdoc::broken_intra_doc_links))]
 #![cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
 )]
 
 mod buffer;
+#[cfg(feature = "fs")]
 mod copy;
+#[cfg(feature = "fs")]
 mod disk;
 mod error;
 mod file;
 mod head;
+#[cfg(feature = "fs")]
 pub mod in_place;
+#[cfg(feature = "fs")]
 mod leftover;
+#[cfg(feature = "fs")]
 mod lock;
+#[cfg(feature = "fs")]
 mod map;
 mod model;
+#[cfg(feature = "fs")]
 mod output;
+mod pieces;
 mod plain;
 mod read_at;
+#[cfg(feature = "fs")]
 mod room;
 mod tensor;
 mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
-pub use file::{FileState, MODEL_LIMITS, ModelFile, open_regular};
+#[cfg(feature = "fs")]
+pub use file::open_regular;
+pub use file::{FileState, MODEL_LIMITS, ModelFile};
 pub use head::{HeadRead, read_head, read_head_with};
+#[cfg(feature = "fs")]
 pub use lock::{create_locked, open_locked};
+#[cfg(feature = "fs")]
 pub use map::Map;
 pub use model::{Model, TensorHandle, TensorPlace};
+#[cfg(feature = "fs")]
 pub use output::{Output, commit_all};
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
+#[cfg(feature = "fs")]
 pub use room::{Room, check_room, rooms};
 pub use tensor::Tensor;
 pub use writer::{TensorWriter, WriteError, Writer};

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::Gguf;
-use gguf_format::shard::{self, ShardKeys, ShardName};
+#[cfg(feature = "fs")]
+use gguf_format::shard::ShardName;
+use gguf_format::shard::{self, ShardKeys};
 
 use crate::tensor::{Tensor, nearest};
 use crate::{Error, ModelFile, ReadAt, ShardsProblem};
@@ -26,6 +28,7 @@ pub struct Model {
     files: Vec<ModelFile>,
 }
 
+#[cfg(feature = "fs")]
 impl Model {
     /// Opens the model that `path` belongs to. If the file is one of several shards (`split.count`), the others are found by their names
     /// (`<prefix>-00001-of-00003.gguf`).
@@ -74,7 +77,9 @@ impl Model {
         }
         Model::of_shards(files, path)
     }
+}
 
+impl Model {
     /// Opens a model in a single source of bytes: memory, a [`Map`](crate::Map), a remote object. `name` identifies it in messages.
     ///
     /// # Errors

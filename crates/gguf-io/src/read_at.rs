@@ -228,9 +228,13 @@ macro_rules! forward {
     )* };
 }
 
+#[cfg(feature = "fs")]
+forward! {
+    () crate::Map, this => **this;
+}
+
 forward! {
     () Vec<u8>, this => this.as_slice();
-    () crate::Map, this => **this;
     (T: AsRef<[u8]> + Send + Sync) InMemory<T>, this => this.0.as_ref();
     (T: ReadAt + ?Sized) &T, this => **this;
     (T: ReadAt + ?Sized) Box<T>, this => **this;

@@ -1,25 +1,27 @@
 //! All findings about a model, by the rules of all crates.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 #[cfg(feature = "edit")]
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
-use gguf_format::shard::ShardName;
-use gguf_format::{Gguf, HeadScan, Problem};
-use gguf_io::{MODEL_LIMITS, Model, ModelFile, ReadAt, open_regular, read_head_with, shown_path};
+use gguf_format::{Gguf, HeadScan};
+use gguf_io::{MODEL_LIMITS, Model, ModelFile, ReadAt, read_head_with, shown_path};
 
 use crate::Error;
 
 #[cfg(feature = "edit")]
 mod data;
+#[cfg(feature = "fs")]
+mod files;
 
 #[cfg(feature = "edit")]
 pub use data::check_data;
+#[cfg(feature = "fs")]
+pub use files::{check, check_with};
 
 gguf_format::rules! {
     /// Rules about the data and the files of a model.
@@ -132,42 +134,6 @@ impl Check {
     pub fn model(&self) -> &Report {
         &self.model
     }
-}
-
-/// Checks the model that `path` belongs to, with all its shards: the format of each file, then the keys, tensors, tokenizer and shards of
-/// the model. The file need not be readable as GGUF: the findings identify other formats, and the extent of the valid part.
-///
-/// Tensor data is not read; [`check_data`] reads it too. [`check_with`] accepts options.
-///
-/// ```
-/// let check = ggufkit::check("examples/tiny.gguf")?;
-/// for (path, finding) in check.findings() {
-///     println!("{}: {finding}; {}", path.display(), finding.hint);
-/// }
-/// assert!(check.is_sound());
-/// # Ok::<(), ggufkit::Error>(())
-/// ```
-///
-/// # Errors
-/// If a file cannot be opened or read. Problems of its content are part of the result.
-pub fn check(path: impl AsRef<Path>) -> Result<Check, Error> {
-    check_with(path, &CheckOptions::default())
-}
-
-/// As [`check`](fn@crate::check), with options.
-///
-/// ```
-/// use ggufkit::CheckOptions;
-///
-/// let check = ggufkit::check_with("examples/tiny.gguf", &CheckOptions::default().structure(true))?;
-/// assert!(check.is_safe());
-/// # Ok::<(), ggufkit::Error>(())
-/// ```
-///
-/// # Errors
-/// As for [`check`](fn@crate::check).
-pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Check, Error> {
-    Ok(Heads::check(path.as_ref(), options)?.finish(options))
 }
 
 /// As [`check_with`], for an open model: in memory, mapped, or in a source of the caller.
@@ -305,13 +271,6 @@ impl Deref for OpenFile<'_> {
 }
 
 impl<'m> Heads<'m> {
-    fn check(path: &Path, options: &CheckOptions) -> Result<Heads<'m>, Error> {
-        let alone = options.structure || options.start > 0;
-        let (paths, missing) = if alone { (vec![path.to_owned()], Vec::new()) } else { shards(path) };
-        let files = paths.into_iter().map(|path| check_file(path, options)).collect::<Result<_, _>>()?;
-        Ok(Heads { files, missing, is_stream: false })
-    }
-
     /// Checks the model that consists of the files.
     fn finish(self, options: &CheckOptions) -> Check {
         let mut model = Report::new();
@@ -338,15 +297,6 @@ fn chosen_name(path: &Path) -> Option<&str> {
     (!is_digest).then_some(name)
 }
 
-/// The existing shards and the missing ones.
-fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let name = path.file_name().and_then(|name| ShardName::parse(name.to_str()?));
-    let siblings = name.iter().flat_map(ShardName::siblings).map(|name| path.with_file_name(name));
-    let (there, missing): (Vec<_>, Vec<_>) = siblings.partition(|path| path.exists());
-    // A missing file is a separate error.
-    if there.iter().any(|there| there == path) { (there, missing) } else { (vec![path.to_owned()], Vec::new()) }
-}
-
 /// The rules for the bytes of a head and the length of its file.
 fn rules(options: &CheckOptions) -> fn(&[u8], u64) -> Report {
     if options.structure { check::structure } else { check::format }
@@ -360,30 +310,4 @@ fn checked<'m>(file: OpenFile<'m>, options: &CheckOptions) -> CheckedFile<'m> {
         report.append(check::padding(file.gguf(), file.file_bytes(), read));
     }
     CheckedFile { path: file.path().to_owned(), report, file: Some(file) }
-}
-
-/// Checks one file, and opens it if its head can be parsed.
-fn check_file<'m>(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile<'m>, Error> {
-    let file = match ModelFile::open_at(&path, options.start) {
-        Ok(file) => file,
-        // A head over a limit is not damaged, but not read either.
-        Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
-            let report = match check_broken_head(open_regular(&path)?, options.start, rules(options)) {
-                Ok(report) => report,
-                Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
-            };
-            return Ok(CheckedFile { path, report, file: None });
-        }
-        Err(e) => return Err(e.into()),
-    };
-    Ok(checked(OpenFile::Own(file), options))
-}
-
-/// Checks a head that cannot be parsed, up to its first error.
-fn check_broken_head(mut file: File, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
-    let file_bytes = file.metadata()?.len().saturating_sub(start);
-    file.seek(SeekFrom::Start(start))?;
-    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
-    let head = read_head_with(&mut file, scan, |_, _| Ok::<_, io::Error>(()))?;
-    Ok(rules(head.bytes(), file_bytes))
 }

@@ -1,18 +1,25 @@
 //! Operations on files in one call. The documentation of each function shows its few lines.
 
+#[cfg(feature = "fs")]
 use std::io::{self, BufWriter};
+#[cfg(feature = "fs")]
 use std::path::Path;
 #[cfg(feature = "edit")]
 use std::path::PathBuf;
 
-use gguf_format::{Gguf, Head};
-use gguf_io::{Model, Output, WriteError, Writer};
+use gguf_format::Gguf;
+#[cfg(feature = "fs")]
+use gguf_format::Head;
+use gguf_io::Model;
+#[cfg(feature = "fs")]
+use gguf_io::{Output, WriteError, Writer};
 use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 use gguf_pipeline::{Draft, RunOptions, RunSummary};
 
 #[cfg(feature = "hf")]
 use crate::Conversion;
+#[cfg(feature = "fs")]
 use crate::Error;
 #[cfg(feature = "edit")]
 use crate::Warning;
@@ -35,7 +42,7 @@ pub fn summary(model: &Model) -> Summary {
 }
 
 /// Writes a file: `tensors` provides the data of each tensor, in the order of the head. The file is renamed when it is complete and synced,
-/// and never appears incomplete.
+/// and never appears incomplete. Feature `fs`.
 ///
 /// ```
 /// use ggufkit::{GgmlType, Head, Model, TensorInfo};
@@ -73,6 +80,7 @@ pub fn summary(model: &Model) -> Summary {
 ///
 /// # Errors
 /// If the file exists or cannot be written, the head is invalid, or the tensors do not match the head.
+#[cfg(feature = "fs")]
 pub fn write<D: AsRef<[u8]>>(
     path: impl AsRef<Path>,
     head: &Head,

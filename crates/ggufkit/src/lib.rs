@@ -8,14 +8,14 @@
 //!
 //! | to | call | feature |
 //! |---|---|---|
-//! | open a model, with all its shards | [`Model::open`] | |
+//! | open a model, with all its shards | [`Model::open`] | `fs` |
 //! | read a model from memory or a custom source | [`Model::from_source`] | |
 //! | look up a key | [`model.gguf().get_as`](Gguf::get_as), [`get_for_arch`](Gguf::get_for_arch) | |
 //! | find the end of a head while its bytes arrive | [`HeadScan`] | |
 //! | summarize a model | [`summary`] | |
-//! | report every problem of a model | [`check`](fn@check) | |
+//! | report every problem of a model | [`check`](fn@check); [`check_model`] of an open one | `fs` |
 //! | view a tokenizer; encode text to token ids | [`model::tokenizer`] | |
-//! | write a model | [`write`](fn@write), [`Writer`] | |
+//! | write a model | [`write`](fn@write); [`Writer`] to any stream | `fs` |
 //! | also look for NaN and infinity in its data | [`check_data`] | `edit` |
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
 //! | copy a model with other metadata | [`edit_metadata`] | `edit` |
@@ -52,7 +52,9 @@ mod warning;
 
 #[cfg(feature = "edit")]
 pub use check::check_data;
-pub use check::{Check, CheckOptions, HeadOf, check, check_heads, check_model, check_stream, check_with};
+pub use check::{Check, CheckOptions, HeadOf, check_heads, check_model, check_stream};
+#[cfg(feature = "fs")]
+pub use check::{check, check_with};
 #[cfg(feature = "hf")]
 pub use conversion::{Conversion, PlannedConversion};
 pub use error::Error;
@@ -60,9 +62,11 @@ pub use error::Error;
 pub use files::convert;
 #[cfg(feature = "quantize")]
 pub use files::quantize_file;
+pub use files::summary;
+#[cfg(feature = "fs")]
+pub use files::write;
 #[cfg(feature = "edit")]
 pub use files::{Written, edit_metadata, merge};
-pub use files::{summary, write};
 #[cfg(feature = "edit")]
 pub use warning::Warning;
 
@@ -102,7 +106,9 @@ pub use gguf_format::{
     Array, ByteOrder, GgmlType, Gguf, Head, HeadScan, KvRef, ScanState, Str, TensorInfo, TensorInfoRef, Value,
     ValueRef, ValueType, Version, keys,
 };
-pub use gguf_io::{InMemory, Map, Model, ModelFile, Output, ReadAt, Tensor, Writer};
+pub use gguf_io::{InMemory, Model, ModelFile, ReadAt, Tensor, Writer};
+#[cfg(feature = "fs")]
+pub use gguf_io::{Map, Output};
 pub use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 pub use gguf_pipeline::{Draft, Event, MemorySink, Plan, Progress, RunOptions, Sink};

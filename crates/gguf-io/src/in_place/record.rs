@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{read_whole, space};
 use crate::buffer::read_full;
+use crate::pieces::{each_piece, has_at};
 use crate::{Error, ReadAt};
 
 /// The start of a journal: a name, and the version of the format.
@@ -23,9 +24,6 @@ const HASH: usize = 16;
 
 /// Bytes before the payload.
 const HEAD: usize = START.len() + N_NUMBERS * 8 + HASH;
-
-/// Bytes to read at once.
-const PIECE: usize = 256 << 10;
 
 /// An inserted range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,33 +218,6 @@ fn checksum(head: &[u8], payload: &[u8]) -> u128 {
 
 fn hash_of_rest(before: &[u8], after: &[u8]) -> u128 {
     checksum(before, after)
-}
-
-/// Whether a file contains the bytes at that offset.
-pub(crate) fn has_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
-    let Some(end) = at.checked_add(bytes.len() as u64).filter(|end| file.size().is_ok_and(|len| *end <= len)) else {
-        return Ok(false);
-    };
-    let (mut rest, mut is_same) = (bytes, true);
-    each_piece(file, at, end, &mut |piece| {
-        let (now, later) = rest.split_at_checked(piece.len()).unwrap_or((rest, &[]));
-        is_same &= now == piece;
-        rest = later;
-    })?;
-    Ok(is_same)
-}
-
-/// Reads a range in pieces.
-fn each_piece(file: &File, mut from: u64, to: u64, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = vec![0; PIECE.min(usize::try_from(to.saturating_sub(from)).unwrap_or(PIECE))];
-    while from < to {
-        let n = buffer.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
-        let piece = buffer.get_mut(..n).unwrap_or_default();
-        file.read_exact_at(from, piece)?;
-        take(piece);
-        from += n as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

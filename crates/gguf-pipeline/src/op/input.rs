@@ -15,19 +15,19 @@ pub struct Input {
 }
 
 impl Input {
-    /// The tensor `index` of a [`Source`]; no source has 2³² tensors.
+    /// The tensor `index` of a [`Source`](crate::Source); no source has 2³² tensors.
     pub fn new(index: usize, name: &str, ty: GgmlType) -> Input {
         let mut input = Input { index: 0, ty, name: InputName::new(name) };
         input.set_index(index);
         input
     }
 
-    /// The index in the [`Source`].
+    /// The index in the [`Source`](crate::Source).
     pub fn index(&self) -> usize {
         self.index as usize
     }
 
-    /// Sets the index in the [`Source`].
+    /// Sets the index in the [`Source`](crate::Source).
     pub fn set_index(&mut self, index: usize) {
         self.index = u32::try_from(index).unwrap_or(u32::MAX);
     }
