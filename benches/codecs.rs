@@ -10,7 +10,8 @@ use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder};
 use gguf_quants::codec::{Codec, CodecError};
 use gguf_quants::{Isa, Rows};
-use gguf_test::data::{Kind, Random, Scales, Weights, blocks, matrices};
+use gguf_test::data::{Kind, Scales, Weights, blocks, matrices};
+use gguf_test::random::Random;
 
 const HELP: &str = "
 Times every codec on one thread, next to ggml_quantize_chunk and to_float in the same run. What is timed has been compared

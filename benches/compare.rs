@@ -8,7 +8,8 @@ use gguf_quants::codec::Codec;
 use gguf_quants::{Isa, Rows};
 
 use crate::Ggml;
-use gguf_test::data::{Kind, Random, Scales, Weights, blocks};
+use gguf_test::data::{Kind, Scales, Weights, blocks};
+use gguf_test::random::Random;
 
 /// Amounts of compared and different data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,8 +14,9 @@ use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder, real_rows};
 use gguf_quants::Isa;
 use gguf_quants::codec::{Codec, Matrix};
-use gguf_test::data::{Hash, Weights, vectors};
+use gguf_test::data::{Weights, vectors};
 use gguf_test::peers;
+use gguf_test::random::Hash;
 
 const HELP: &str = "
 Compares every codec with the real ggml: the bytes of ggml_quantize_chunk, the bits of to_float.

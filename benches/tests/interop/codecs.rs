@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gguf_benches::compare::{self, Sample, Source, Tally};
 use gguf_benches::{Ggml, Isolated, real_rows};
-use gguf_test::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
+use gguf_test::data::{IMPOSSIBLE, Kind, Scales, Weights, blocks, impossible, matrices};
 use gguf_test::peers;
+use gguf_test::random::Random;
 
 use gguf_format::{ByteOrder, GgmlType, TYPES, scan_data};
 use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};

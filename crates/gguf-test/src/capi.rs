@@ -150,30 +150,6 @@ pub fn c(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap()
 }
 
-/// Pseudo-random numbers (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.bits() % n as u64) as usize
-    }
-
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-
-    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.bits() as u8).collect()
-    }
-}
-
 /// Marks a tensor whose dimensions, ignoring zeros, have a product close to 64 bits: ggml's arithmetic wraps, or its releases differ.
 pub const WRAPS: &str = ", wraps";
 

@@ -9,6 +9,7 @@ pub mod counting;
 pub mod data;
 pub mod legacy;
 pub mod peers;
+pub mod random;
 
 #[cfg(feature = "files")]
 pub mod checkpoint;

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use gguf::{Context, InitParams, Tensor};
 use libloading::Library;
 
-use gguf_test::capi::{Api, NAMES, Quiet, Random, WRAPS, c, ggml, no_tensors, snapshot};
+use gguf_test::capi::{Api, NAMES, Quiet, WRAPS, c, ggml, no_tensors, snapshot};
 use gguf_test::peers;
+use gguf_test::random::Random;
 
 /// Debug builds, which may use a sanitizer, run a tenth of the cases.
 const SHARE: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
@@ -86,7 +87,7 @@ fn pool(ggml: &Library) -> (*mut c_void, Vec<Pooled>) {
         let nbytes = ggml.get::<unsafe extern "C" fn(*const Tensor) -> usize>(b"ggml_nbytes\0").unwrap();
         let new = new.unwrap();
         ctx = init(Params { mem_size: 64 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: false });
-        for i in 0..160 {
+        for i in 0..200 {
             let ty = random.below(43) as u32;
             let blck = blck_size(ty);
             if blck == 0 {
@@ -109,7 +110,7 @@ fn pool(ggml: &Library) -> (*mut c_void, Vec<Pooled>) {
                 tensor = transpose(ctx, tensor);
                 ne.swap(0, 1);
             }
-            let name = c(format!("{}.{i}", random.pick(&["blk.0.attn_q", "output", "t", "ä"])));
+            let name = c(format!("{}.{i}", random.choose(&["blk.0.attn_q", "output", "t", "ä"])));
             set_name(tensor, name.as_ptr());
             // A transposed tensor may still be contiguous; the result is just not relied upon.
             pool.push(Pooled { tensor, name, ne0: ne[0], can_be_written: is_contiguous && ne[0] > 0 });
@@ -146,7 +147,7 @@ fn key(random: &mut Random) -> CString {
         "k.3",
         "k.4",
     ];
-    c(*random.pick(&keys))
+    c(*random.choose(&keys))
 }
 
 fn text(random: &mut Random) -> CString {
@@ -157,10 +158,10 @@ fn text(random: &mut Random) -> CString {
 fn op(random: &mut Random, both: &Both, added: &mut Vec<usize>) -> Op {
     const NUMBERS: [u32; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12];
     match random.below(16) {
-        0..5 => Op::Num(*random.pick(&NUMBERS), key(random), random.bits()),
+        0..5 => Op::Num(*random.choose(&NUMBERS), key(random), random.bits()),
         5 | 6 => Op::Str(key(random), text(random)),
         7 | 8 => {
-            let ty = *random.pick(&NUMBERS);
+            let ty = *random.choose(&NUMBERS);
             let n = random.below(20);
             let mut data = random.bytes(8 * n);
             if ty == 7 {
@@ -175,14 +176,14 @@ fn op(random: &mut Random, both: &Both, added: &mut Vec<usize>) -> Op {
         10 => Op::Remove(key(random)),
         11 => Op::Kv,
         12 if !added.is_empty() => {
-            let i = *random.pick(added);
+            let i = *random.choose(added);
             // ggml divides by the block size, which is zero for unknown types.
             let types = [0u32, 1, 2, 8, 12, 24, 28, 30];
-            let ty = *random.pick(&types);
+            let ty = *random.choose(&types);
             let blck = [1, 1, 32, 32, 256, 1, 1, 1][types.iter().position(|&t| t == ty).unwrap()];
             if both.pool[i].ne0 % blck == 0 { Op::Type(i, ty) } else { Op::Remove(key(random)) }
         }
-        13 if !added.is_empty() => Op::DataOf(*random.pick(added), random.below(DATA / 2)),
+        13 if !added.is_empty() => Op::DataOf(*random.choose(added), random.below(DATA / 2)),
         _ => {
             let i = random.below(both.pool.len());
             if added.contains(&i) {
@@ -352,9 +353,9 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>) {
         match random.below(6) {
             0 => bytes.truncate(at),
             1 | 2 => bytes[at] ^= 1 << random.below(8),
-            3 => bytes[at] = *random.pick(&VALUES) as u8,
+            3 => bytes[at] = *random.choose(&VALUES) as u8,
             wide => {
-                let value = random.pick(&VALUES).to_le_bytes();
+                let value = random.choose(&VALUES).to_le_bytes();
                 let n = if wide == 4 { 4 } else { 8 };
                 let n = n.min(bytes.len() - at);
                 bytes[at..at + n].copy_from_slice(&value[..n]);

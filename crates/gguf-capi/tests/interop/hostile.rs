@@ -14,10 +14,11 @@ use std::{env, fs};
 use gguf::{InitParams, Tensor};
 use libloading::Library;
 
-use gguf_test::capi::{Api, Quiet, Random, WRAPS, ggml, snapshot};
+use gguf_test::capi::{Api, Quiet, WRAPS, ggml, snapshot};
 use gguf_test::corpus::bytes::*;
 use gguf_test::corpus::{self, Reading, fields};
 use gguf_test::peers::{self, Peers};
+use gguf_test::random::Random;
 
 /// The variable with the library of a child process, `ours` or `theirs`.
 const CHILD: &str = "GGUF_CAPI_CHILD";
@@ -169,7 +170,7 @@ fn shapes() -> Vec<(String, File)> {
 
 /// A valid file with a few packed tensors of small shapes, and their data.
 fn model(random: &mut Random) -> Vec<u8> {
-    let form = *random.pick(&[V2, V3]);
+    let form = *random.choose(&[V2, V3]);
     let mut file = form.llama().kv("a.count", U32, form.some(U32)).kv("a.list", ARRAY, form.some(ARRAY));
     let mut align = 32;
     if random.below(4) == 0 {
@@ -178,7 +179,7 @@ fn model(random: &mut Random) -> Vec<u8> {
     }
     let mut offset = 0;
     for i in 0..1 + random.below(4) {
-        let (ty, block, bytes) = *random.pick(&[(0u32, 1u64, 4u64), (1, 1, 2), (2, 32, 18), (8, 32, 34), (24, 1, 1)]);
+        let (ty, block, bytes) = *random.choose(&[(0u32, 1u64, 4u64), (1, 1, 2), (2, 32, 18), (8, 32, 34), (24, 1, 1)]);
         let mut dims: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(4) as u64).collect();
         let elements = dims.iter().product::<u64>();
         dims[0] *= block;
@@ -190,7 +191,7 @@ fn model(random: &mut Random) -> Vec<u8> {
 
 fn mutant(bases: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let is_model = random.below(3) > 0;
-    let mut bytes = if is_model { model(random) } else { random.pick(bases).clone() };
+    let mut bytes = if is_model { model(random) } else { random.choose(bases).clone() };
     // The numbers first, while they can be located.
     let (numbers, head_end) = fields::numbers(&bytes, V3);
     let file_bytes = bytes.len() as u64;
@@ -200,8 +201,8 @@ fn mutant(bases: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         let number = numbers[from + random.below(numbers.len() - from)];
         let old = fields::read(&bytes, number, false);
         let new = match random.below(3) {
-            0 => *random.pick(&fields::mutations(old, number.width, file_bytes)),
-            _ => *random.pick(&NUMBERS),
+            0 => *random.choose(&fields::mutations(old, number.width, file_bytes)),
+            _ => *random.choose(&NUMBERS),
         };
         fields::write(&mut bytes, number, false, new);
     }

@@ -12,22 +12,13 @@ use std::time::{Duration, Instant};
 
 use gguf_test::files::{folder, glossary, names, small, text};
 use gguf_test::program::{gguf, path as program_path, program, words};
+use gguf_test::random::Random;
 
 gguf_test::tests! {
     [Strace] power_is_lost, missing_syncs_are_found, system_calls_fail;
     [Strace, Asking("takes minutes")] power_is_lost_often, system_calls_fail_often;
     [] programs_are_killed;
     [Asking("takes minutes")] programs_are_killed_often;
-}
-
-/// A sequence of numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n.max(1)
-    }
 }
 
 /// An operation that changes a directory or a file in it. Files are numbered.
@@ -297,7 +288,7 @@ fn after_loss(before: &Files, ops: &[Op], n: usize, random: &mut Random) -> File
     let is_of_names = |op: &Op| matches!(op, Op::Create(..) | Op::Link(..) | Op::Rename(..) | Op::Unlink(_));
     let changes: Vec<usize> = (0..n).filter(|i| is_of_names(&ops[*i])).collect();
     let n_durable = changes.iter().rposition(|i| is_durable(*i)).map_or(0, |last| last + 1);
-    let n_changes = n_durable + random.below((changes.len() - n_durable) as u64 + 1) as usize;
+    let n_changes = n_durable + random.below(changes.len() - n_durable + 1);
     // Everything, nothing, or some of the data that was not synced.
     let mode = random.below(4);
     for (i, op) in ops.iter().enumerate() {

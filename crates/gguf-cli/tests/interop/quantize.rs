@@ -16,6 +16,7 @@ use gguf_quantize::mix::Target;
 use gguf_test::files::{folder, text};
 use gguf_test::peers::Peers;
 use gguf_test::program::gguf;
+use gguf_test::random::Random;
 use serde_json::{Value, json};
 
 /// The reference models, by name, without vocabularies and adapters.
@@ -243,13 +244,7 @@ fn file_types() -> Vec<&'static str> {
 fn write_matrix(model: &Path, path: &Path) {
     let bytes = fs::read(model).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new("matrix", 0);
     let mut matrix = Imatrix {
         format: Format::Gguf,
         entries: Default::default(),
@@ -264,7 +259,7 @@ fn write_matrix(model: &Path, path: &Path) {
         }
         let n_experts = shape.get(2).copied().unwrap_or(1);
         let counts: Vec<i64> = (0..n_experts).map(|i| if n_experts > 1 && i % 4 == 1 { 0 } else { 1536 }).collect();
-        let sums = (0..shape[0] * n_experts).map(|_| ((random() >> 40) as f32 / (1 << 22) as f32).powi(2) * 1536.0);
+        let sums = (0..shape[0] * n_experts).map(|_| (4.0 * random.unit()).powi(2) * 1536.0);
         matrix.entries.insert(tensor.name.as_bytes().to_vec(), Entry { sums: sums.collect(), counts });
     }
     matrix.write(fs::File::create(path).unwrap()).unwrap();

@@ -6,6 +6,7 @@ use gguf_test::corpus::bytes::*;
 use gguf_test::corpus::fields::{self, Number};
 use gguf_test::corpus::growth::{End, scan, scan_as_needed};
 use gguf_test::corpus::{Case, accessors};
+use gguf_test::random::Random;
 
 /// Under emulation, only every n-th mutation is tried.
 const STEP: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { 1 } else { 11 };
@@ -81,13 +82,12 @@ fn every_prefix_is_refused_and_says_how_much_it_needs() {
 /// Ways to divide a file into pieces.
 fn pieces(len: usize) -> Vec<Vec<usize>> {
     let mut ways: Vec<Vec<usize>> = [1, 2, 3, 7, 64, 1000].map(|n| (0..len).step_by(n).collect()).into();
-    let mut state = 0x9e37_79b9u64;
+    let mut random = Random::new("pieces", 0);
     for _ in 0..4 {
         let mut at = 0;
         ways.push(
             std::iter::from_fn(|| {
-                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                at += (state >> 33) as usize % 300 + 1;
+                at += random.below(300) + 1;
                 (at < len).then_some(at)
             })
             .collect(),

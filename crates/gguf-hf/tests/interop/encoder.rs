@@ -9,6 +9,7 @@ use gguf_format::keys::{PRE_TOKENIZERS, TOKENIZER_GGML_PRE};
 use gguf_format::{Gguf, Head};
 use gguf_model::tokenizer::{EncodeOptions, Encoder, EncoderError, Vocab, byte_char};
 use gguf_test::peers::{self, Peers};
+use gguf_test::random::Random;
 use serde::Deserialize;
 
 /// llama.cpp's answer for one file.
@@ -171,13 +172,8 @@ fn texts() -> Vec<String> {
         "।",
         "۔،",
     ];
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let mut random = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 33) as usize % n
-    };
+    let mut numbers = Random::new("texts", 0);
+    let mut random = |n: usize| numbers.below(n);
     for _ in 0..500 {
         let n = 1 + random(12);
         texts.push((0..n).map(|_| PARTS[random(PARTS.len())]).collect());

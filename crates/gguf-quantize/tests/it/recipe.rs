@@ -6,6 +6,7 @@ use gguf_quantize::mix::recipe::{Recipe, RecipeError, idle_rules};
 use gguf_quantize::mix::{
     Decision, MixOptions, ModelFacts, Target, TensorFacts, decide, parse_tensor_type, processing_order,
 };
+use gguf_test::random::Random;
 
 const BLOCK: &[(&str, [u64; 3])] = &[
     ("attn_norm", [1024, 1, 1]),
@@ -114,13 +115,7 @@ fn every_file_type_is_its_own_recipe() {
 fn any_types_are_given_again() {
     let types =
         ["q4_K", "q6_K", "q8_0", "iq4_nl", "f16", "q5_0", "iq3_s", "f32"].map(|ty| parse_tensor_type(ty).unwrap());
-    let mut state = 88172645463325252u64;
-    let mut random = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 33) as usize % n
-    };
+    let mut random = Random::new("types", 0);
     for round in 0..24 {
         let model = Model::new([1, 5, 9, 14][round % 4], round % 3 == 0);
         let says =
@@ -131,10 +126,10 @@ fn any_types_are_given_again() {
             model.with(&model.decide(usual, &MixOptions { has_imatrix: true, ..MixOptions::default() }));
         let decided = model.decide(Target::FileType(FileType(7)), &MixOptions::default());
         for (decision, (_, shape, ty)) in decided.iter().zip(&mut quantized.tensors) {
-            let other = types[random(n_types)];
+            let other = types[random.below(n_types)];
             let fits = shape[0] % u64::from(other.info().unwrap().block_len) == 0;
             // Few in some rounds, most in others.
-            if fits && !matches!(decision.why, gguf_quantize::mix::Reason::Kept(_)) && random(8) <= round % 8 {
+            if fits && !matches!(decision.why, gguf_quantize::mix::Reason::Kept(_)) && random.below(8) <= round % 8 {
                 *ty = other;
             }
         }

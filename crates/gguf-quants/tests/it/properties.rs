@@ -3,7 +3,8 @@
 
 use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};
 use gguf_quants::{Isa, RowSquares, Rows, RowsError};
-use gguf_test::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
+use gguf_test::data::{IMPOSSIBLE, Kind, Scales, Weights, blocks, impossible, matrices};
+use gguf_test::random::Random;
 
 fn block_len(codec: &Codec) -> usize {
     codec.ty.info().unwrap().block_len as usize

@@ -7,7 +7,8 @@ use gguf_format::TYPES;
 use gguf_quants::Rows;
 use gguf_quants::codec::{Matrix, codec};
 use gguf_quants::measure::{RowError, TensorError};
-use gguf_test::data::{Kind, Random, Weights};
+use gguf_test::data::{Kind, Weights};
+use gguf_test::random::Random;
 
 const ROW: usize = 256;
 const ROWS: usize = 256;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use gguf_format::GgmlType;
 use gguf_quants::codec::{codec, codecs};
 use gguf_quants::{Isa, Rows};
-use gguf_test::data::{self, Hash};
+use gguf_test::data;
+use gguf_test::random::Hash;
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "vectors"].iter().collect()

@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 
 use gguf_format::GgmlType;
 use gguf_quants::{CodecError, Rows, RowsError, codec, dequantize, quantize};
-use gguf_test::data::{Kind, Random};
+use gguf_test::data::Kind;
+use gguf_test::random::Random;
 
 fn threads(n: usize) -> Option<NonZeroUsize> {
     NonZeroUsize::new(n)

@@ -9,7 +9,8 @@
 use gguf_format::GgmlType;
 use gguf_quants::codec::Codec;
 
-use super::{Kind, Random, Scales, Weights, blocks, matrices};
+use super::{Kind, Scales, Weights, blocks, matrices};
+use crate::random::Random;
 
 /// Rows to encode.
 #[derive(Debug, Clone)]

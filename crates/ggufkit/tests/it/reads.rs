@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ggufkit::hf::{self, Folder, FolderFile, OutType};
-use ggufkit::pipeline::{self, Importance};
-use ggufkit::quantize::{self, mix::Target};
-use ggufkit::{Draft, GgmlType, Head, MemorySink, Model, Plan, ReadAt, RunOptions, TensorInfo};
+use ggufkit::{MemorySink, Plan, ReadAt, RunOptions};
 
 type Log = Arc<Mutex<Vec<(PathBuf, Range<u64>)>>>;
 
@@ -40,51 +38,6 @@ fn check(plan: &Plan, log: &Log) -> usize {
     let made = log.lock().unwrap();
     assert_eq!(announced, *made);
     made.len()
-}
-
-#[test]
-fn a_quantization_announces_its_reads() {
-    // A row of several parts, a matrix of several chunks, and a tensor that is copied.
-    let mut head = Head::default();
-    head.set("general.architecture", "llama");
-    head.set("llama.block_count", 1u32);
-    head.tensors.push(TensorInfo::new("blk.0.ffn_down.weight", [3 << 20, 2], GgmlType::F16));
-    head.tensors.push(TensorInfo::new("blk.0.ffn_up.weight", [4096, 700], GgmlType::F16));
-    head.tensors.push(TensorInfo::new("output_norm.weight", [4096], GgmlType::F32));
-    let data = head.tensors.iter().map(|tensor| vec![0u8; tensor.n_bytes().unwrap() as usize]);
-    let bytes = ggufkit::Writer::write(Vec::new(), &head, data).unwrap();
-
-    let log = Log::default();
-    let open = || {
-        let source = Recording { name: "model".into(), bytes: bytes.clone(), log: Arc::clone(&log) };
-        Draft::copy_of_model(Model::from_source(source, "model").unwrap()).unwrap()
-    };
-    let mut counts = Vec::new();
-    for ty in ["COPY", "Q4_0", "Q4_K_M", "IQ4_XS", "BF16"] {
-        let planned = quantize::plan(open(), None, &Default::default(), &Target::parse(ty).unwrap()).unwrap();
-        counts.push(check(&planned.plan, &log));
-    }
-    assert_eq!(counts, [6, 9, 9, 9, 9]);
-
-    // With weights, Q4_0 depends on whole rows, and reads those that are divided twice.
-    let planned = quantize::plan(open(), None, &Default::default(), &Target::parse("Q4_0").unwrap()).unwrap();
-    let mut draft = planned.plan.into_draft();
-    draft.importance = Some(Arc::new(Ones));
-    draft
-        .tensors
-        .iter_mut()
-        .for_each(|tensor| tensor.importance = Some(Box::new(pipeline::plan::Entry((*b"ones").into()))));
-    assert_eq!(check(&draft.lay_out().unwrap(), &log), 9 + 2 * 3);
-}
-
-/// Equal weights.
-#[derive(Debug)]
-struct Ones;
-
-impl Importance for Ones {
-    fn weights(&self, _: &[u8], columns: Range<u64>) -> Result<Option<Vec<f32>>, pipeline::Error> {
-        Ok(Some(columns.map(|_| 1.0).collect()))
-    }
 }
 
 /// The files of a folder, recorded.

@@ -2,43 +2,30 @@
 
 use std::fs;
 use std::io;
-use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gguf_format::GgmlType;
 use gguf_pipeline::{
-    Draft, Error, Event, Kept, MemorySink, NewOutput, Piece, Plan, Progress, RunOptions, Sink, Stored, run_all,
-    run_all_to,
+    Draft, Error, Event, Kept, MemorySink, NewOutput, Piece, Plan, Progress, Sink, Stored, run_all, run_all_to,
 };
-use gguf_quantize::QuantizeOptions;
-use gguf_quantize::mix::Target;
 use gguf_test::files::folder;
 
-fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
-}
-
-fn threads(n: usize) -> RunOptions {
-    RunOptions::default().threads(NonZeroUsize::new(n))
-}
-
-fn quantized(draft: &Draft, ty: &str) -> Plan {
-    let target = Target::parse(ty).unwrap();
-    gguf_quantize::plan(draft.clone(), None, &QuantizeOptions::default(), &target).unwrap().plan
-}
+use crate::common::{matrices, threads, typed};
 
 /// A copy, a copy in the other byte order, a quantized model, and one of two shards.
 fn plans() -> Vec<Plan> {
-    let draft = Draft::copy_of(example("tiny.gguf")).unwrap();
+    let dir = folder();
+    let draft = Draft::copy_of(matrices(dir.path())).unwrap();
     let mut big = draft.clone();
     big.head.dialect.order = gguf_format::ByteOrder::Big;
     let mut shards = draft.clone();
     shards.is_split = true;
     let half = shards.tensors.len() / 2;
     shards.tensors.iter_mut().skip(half).for_each(|tensor| tensor.file = 1);
-    let q8 = quantized(&draft, "Q8_0");
+    let q8 = typed(draft.clone(), GgmlType::Q8_0).lay_out().unwrap();
     vec![draft.lay_out().unwrap(), big.lay_out().unwrap(), q8, shards.lay_out_as_shards().unwrap()]
 }
 
