@@ -14,7 +14,7 @@ const PIECE: u64 = 64 << 20;
 /// Copies a range of a file into an output.
 ///
 /// # Errors
-/// Those of the system, or if the work is cancelled.
+/// Errors of the operating system, and if the work is cancelled.
 pub(crate) fn copy(
     from: &File,
     mut at: u64,

@@ -347,7 +347,8 @@ impl fmt::Display for EditError {
             }
             EditError::TensorName { name } => write!(
                 f,
-                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL, or 1 to {MAX_IMAGE_TENSOR_NAME} in an image model",
+                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL, or 1 to \
+                 {MAX_IMAGE_TENSOR_NAME} in an image model",
                 shown(name)
             ),
             EditError::UnknownKey { key, nearest } => {
@@ -366,7 +367,8 @@ impl fmt::Display for EditError {
             }
             EditError::UnknownType { text } => write!(
                 f,
-                "unknown type {:?}; expected u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, string, or [TYPE] for an array",
+                "unknown type {:?}; expected u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, string, or [TYPE] \
+                 for an array",
                 shown(text)
             ),
             EditError::Value { key, kind, found } => {
@@ -434,7 +436,8 @@ impl fmt::Display for EditError {
             EditError::NotDetermined { problem } => {
                 write!(
                     f,
-                    "{problem}; the correct value does not follow from the rest of the file, so an intact copy is needed"
+                    "{problem}; the correct value does not follow from the rest of the file, so an intact copy is \
+                     needed"
                 )
             }
             EditError::NotACopy { other, problem, .. } => {

@@ -159,7 +159,8 @@ impl fmt::Display for PiecesProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PiecesProblem::Name => f.write_str(
-                "the name does not number the piece; expected a name such as model.gguf.part1of2, model.gguf-split-a or model.gguf.partaa",
+                "the name does not number the piece; expected a name such as model.gguf.part1of2, model.gguf-split-a \
+                 or model.gguf.partaa",
             ),
             PiecesProblem::Missing(path) => write!(f, "the piece {} is missing", path.display()),
             PiecesProblem::Short { found, needed } => write!(

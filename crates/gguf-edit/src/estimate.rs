@@ -270,12 +270,15 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
         let inputs = hparams.n_embd.saturating_mul(4).saturating_add(cells.full.saturating_mul(2));
         cpu.compute = inputs.saturating_mul(n_tokens);
         assumptions.push(
-            "the compute buffer of the GPU is assumed to equal that of the CPU; memory of the backend itself is not counted".to_owned(),
+            "the compute buffer of the GPU is assumed to equal that of the CPU; memory of the backend itself is not \
+             counted"
+                .to_owned(),
         );
     }
     if !is_known {
         assumptions.push(format!(
-            "the graph of {architecture} is not known; the compute buffer is estimated as for llama with the same dimensions"
+            "the graph of {architecture} is not known; the compute buffer is estimated as for llama with the same \
+             dimensions"
         ));
     }
     let n_ctx_train = hparams.n_ctx_train;

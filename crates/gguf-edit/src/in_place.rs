@@ -67,11 +67,11 @@ impl EditOptions {
 /// How a file is edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Way {
+pub enum EditMethod {
     /// Nothing changes.
     Nothing,
     /// In place, within the existing space.
-    Room,
+    Reserved,
     /// In place, with this many bytes inserted before the data.
     Insert {
         /// The number of bytes.
@@ -86,10 +86,10 @@ pub enum Way {
     },
 }
 
-impl Way {
+impl EditMethod {
     /// Whether the file itself is changed instead of being replaced.
     pub fn is_in_place(self) -> bool {
-        matches!(self, Way::Nothing | Way::Room | Way::Insert { .. })
+        matches!(self, EditMethod::Nothing | EditMethod::Reserved | EditMethod::Insert { .. })
     }
 }
 
@@ -107,7 +107,7 @@ impl Way {
 ///
 /// let edits = [Edit::Set { key: "general.name".into(), value: "New".into() }];
 /// let plan = EditPlan::new(&path, &edits, &EditOptions::default())?;
-/// println!("{:?}", plan.way());
+/// println!("{:?}", plan.method());
 /// plan.run(&())?;
 /// # let file = gguf_io::ModelFile::open(&path)?;
 /// # assert_eq!(file.gguf().get_as::<&str>("general.name"), Ok("New"));
@@ -124,7 +124,7 @@ pub struct EditPlan {
     /// The index and length of the current padding key, if any.
     pad: Option<(usize, u64)>,
     new: NewStart,
-    way: Way,
+    way: EditMethod,
     reserve: u64,
     /// Whether a new file has no more space than is reserved.
     compact: bool,
@@ -200,7 +200,7 @@ impl EditPlan {
             changes,
             head,
             pad,
-            way: Way::Nothing,
+            way: EditMethod::Nothing,
             reserve: options.reserve,
             compact: options.rewrite,
         };
@@ -228,14 +228,14 @@ impl EditPlan {
         };
         if why.is_none() {
             if let Some(new) = self.fit()? {
-                self.way = Way::Room;
+                self.way = EditMethod::Reserved;
                 self.new = new;
                 return self.verify();
             }
             let unit = space::block_bytes(&self.real).ok().and_then(|block| self.unit(block));
             if let Some(unit) = unit.filter(|_| space::can_insert(&self.real)) {
                 let new = self.grown(unit)?;
-                self.way = Way::Insert { bytes: new.data_offset.saturating_sub(old_offset) };
+                self.way = EditMethod::Insert { bytes: new.data_offset.saturating_sub(old_offset) };
                 self.new = new;
                 return self.verify();
             }
@@ -252,8 +252,8 @@ impl EditPlan {
         let source = self.source()?;
         let block = space::block_bytes(path).ok().filter(|_| space::can_share(source, path));
         (self.way, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
-            Some(unit) => (Way::Share, self.same_or_grown(unit)?),
-            None => (Way::Copy { why }, self.anew()?),
+            Some(unit) => (EditMethod::Share, self.same_or_grown(unit)?),
+            None => (EditMethod::Copy { why }, self.anew()?),
         };
         self.verify()
     }
@@ -386,7 +386,7 @@ impl EditPlan {
     }
 
     /// How the file is edited.
-    pub fn way(&self) -> Way {
+    pub fn method(&self) -> EditMethod {
         self.way
     }
 
@@ -400,7 +400,7 @@ impl EditPlan {
         let before = self.file.file_bytes();
         let moved = self.new.data_offset.saturating_sub(self.gguf().data_offset());
         match self.way {
-            Way::Nothing | Way::Room => (before, before),
+            EditMethod::Nothing | EditMethod::Reserved => (before, before),
             _ => {
                 (before, before.saturating_sub(self.gguf().data_offset().saturating_sub(self.new.data_offset)) + moved)
             }
@@ -410,9 +410,9 @@ impl EditPlan {
     /// Bytes written to the file or to a new one, not including the journal.
     pub fn written_bytes(&self) -> u64 {
         match self.way {
-            Way::Nothing => 0,
-            Way::Room | Way::Insert { .. } | Way::Share => self.new.bytes.len() as u64,
-            Way::Copy { .. } => self.file_bytes().1,
+            EditMethod::Nothing => 0,
+            EditMethod::Reserved | EditMethod::Insert { .. } | EditMethod::Share => self.new.bytes.len() as u64,
+            EditMethod::Copy { .. } => self.file_bytes().1,
         }
     }
 
@@ -420,7 +420,7 @@ impl EditPlan {
     /// part of the model.
     pub fn new_findings(&self) -> Vec<Finding> {
         let Ok(new) = self.parsed() else { return Vec::new() };
-        if self.way == Way::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
+        if self.way == EditMethod::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
             return Vec::new();
         }
         let findings = |gguf: &Gguf<'_>, file_bytes: u64| -> Vec<Finding> {
@@ -449,9 +449,9 @@ impl EditPlan {
     /// # Errors
     /// [`gguf_io::Error::Busy`] if another process is editing the file, and [`gguf_io::Error::Changed`] if it has changed since it was
     /// opened. The file is unchanged after any error, except for [`gguf_io::Error::Unfinished`].
-    pub fn run(self, progress: &dyn Progress) -> Result<Way, EditError> {
+    pub fn run(self, progress: &dyn Progress) -> Result<EditMethod, EditError> {
         match self.way {
-            Way::Nothing => Ok(self.way),
+            EditMethod::Nothing => Ok(self.way),
             _ => {
                 let lock = EditLock::new(&self.real)?;
                 self.run_locked(lock, progress)
@@ -464,11 +464,11 @@ impl EditPlan {
     ///
     /// # Errors
     /// See [`run`](EditPlan::run).
-    pub fn run_locked(mut self, mut lock: EditLock, progress: &dyn Progress) -> Result<Way, EditError> {
+    pub fn run_locked(mut self, mut lock: EditLock, progress: &dyn Progress) -> Result<EditMethod, EditError> {
         lock.check(&self.file)?;
         match self.way {
-            Way::Nothing => return Ok(self.way),
-            Way::Room | Way::Insert { .. } => {
+            EditMethod::Nothing => return Ok(self.way),
+            EditMethod::Reserved | EditMethod::Insert { .. } => {
                 match self.replace(&mut lock, &|step| progress.event(Event::Edited { step })) {
                     Err(EditError::Io(e)) if self.may_write_anew(&e) => {
                         let real = self.real.clone();
@@ -477,7 +477,7 @@ impl EditPlan {
                     result => return result.map(|()| self.way),
                 }
             }
-            Way::Share | Way::Copy { .. } => {}
+            EditMethod::Share | EditMethod::Copy { .. } => {}
         }
         let output = Output::create(&self.real, true)?;
         self.write(&output, progress)?;
@@ -496,13 +496,13 @@ impl EditPlan {
     fn may_write_anew(&self, e: &gguf_io::Error) -> bool {
         let is_unsupported = matches!(e, gguf_io::Error::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput));
-        is_unsupported && matches!(self.way, Way::Insert { .. })
+        is_unsupported && matches!(self.way, EditMethod::Insert { .. })
     }
 
     /// Edits the file in place.
     fn replace(&self, lock: &mut EditLock, on: &dyn Fn(EditStep)) -> Result<(), EditError> {
         let inserted = match self.way {
-            Way::Insert { bytes } => bytes,
+            EditMethod::Insert { bytes } => bytes,
             _ => 0,
         };
         let len = (self.new.bytes.len() as u64).saturating_sub(inserted);
@@ -521,7 +521,7 @@ impl EditPlan {
     /// # Errors
     /// If the output exists and `replace` is false, is the edited file itself, or cannot be written; [`gguf_io::Error::Changed`] if the
     /// original changes in the meantime. No output is left then.
-    pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
+    pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<EditMethod, EditError> {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
         }
@@ -551,13 +551,13 @@ impl EditPlan {
             Some(n) => new_offset.saturating_add(n),
             None => head.len() as u64,
         };
-        if let Way::Copy { .. } = self.way {
+        if let EditMethod::Copy { .. } = self.way {
             output.set_len(whole)?;
         }
         progress.event(Event::Started { n_tensors: self.head.tensors.len(), bytes: n_data });
         // The block that contains the end of the head is copied with the data, then the head overwrites its part.
         let block = match self.way {
-            Way::Share => space::block_bytes(path).unwrap_or(1),
+            EditMethod::Share => space::block_bytes(path).unwrap_or(1),
             _ => 1,
         };
         let back = old_offset % block.max(1);

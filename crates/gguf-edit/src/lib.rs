@@ -38,7 +38,7 @@ pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};
 pub use file_hash::file_hashes;
 pub use hash::{Algorithm, HashOptions, Hashes, hash};
-pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, room_of};
+pub use in_place::{EditMethod, EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, reserve, room_of};
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};

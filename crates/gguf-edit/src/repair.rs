@@ -117,7 +117,8 @@ impl fmt::Display for Mend {
             }
             Mend::Counts { found: [tensors, kvs], right: [right_tensors, right_kvs] } => write!(
                 f,
-                "the head states {tensors} tensors and {kvs} key-value pairs, but contains {right_tensors} and {right_kvs}"
+                "the head states {tensors} tensors and {kvs} key-value pairs, but contains {right_tensors} and \
+                 {right_kvs}"
             ),
             Mend::Offset { tensor, found, right } => {
                 write!(f, "the offset of {tensor} is {found}; expected {right}")

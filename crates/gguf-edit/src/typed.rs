@@ -451,7 +451,8 @@ mod tests {
             ("llama.contxt_length=1", "; did you mean llama.context_length?"),
             (
                 "own.new=1",
-                "unknown type of own.new: the key is neither in the file nor in the table of known keys; specify a type",
+                "unknown type of own.new: the key is neither in the file nor in the table of known keys; specify a \
+                 type",
             ),
         ] {
             let error = set(text).unwrap_err();

@@ -69,7 +69,7 @@ pub enum Error {
         journal: PathBuf,
     },
     /// Insufficient free space on a disk.
-    NoRoom {
+    NoDiskSpace {
         /// The output, or the first of several on the disk.
         path: PathBuf,
         /// The mount point of the disk.
@@ -205,7 +205,7 @@ impl Error {
             | Error::Unfinished { path, .. }
             | Error::OtherJournal { path, .. }
             | Error::NotAFile(path)
-            | Error::NoRoom { path, .. }
+            | Error::NoDiskSpace { path, .. }
             | Error::NoTensor { path, .. }
             | Error::Tensor { path, .. }
             | Error::Shards { path, .. } => path,
@@ -250,11 +250,11 @@ impl fmt::Display for Error {
             ),
             Error::OtherJournal { journal, .. } => write!(
                 f,
-                "the journal {} belongs to other contents: the file was changed or replaced since; if the file is intact, \
-                    remove the journal",
+                "the journal {} belongs to other contents: the file was changed or replaced since; if the file is \
+                 intact, remove the journal",
                 journal.display()
             ),
-            Error::NoRoom { disk, needed, free, .. } => write!(
+            Error::NoDiskSpace { disk, needed, free, .. } => write!(
                 f,
                 "no space left on the disk at {}: {needed} bytes needed, {free} free; free {} more bytes",
                 disk.display(),
@@ -287,7 +287,7 @@ impl std::error::Error for Error {
             | Error::Changed(_)
             | Error::OtherJournal { .. }
             | Error::NotAFile(_)
-            | Error::NoRoom { .. }
+            | Error::NoDiskSpace { .. }
             | Error::NoTensor { .. } => None,
         }
     }
@@ -339,8 +339,8 @@ impl fmt::Display for ShardsProblem {
             ShardsProblem::NoFiles => f.write_str("expected at least one file"),
             ShardsProblem::Name { count } => write!(
                 f,
-                "it is one of {count} shards according to its metadata, but the other shards cannot be found because its \
-                    name does not end in -00001-of-{count:05}.gguf"
+                "it is one of {count} shards according to its metadata, but the other shards cannot be found because \
+                 its name does not end in -00001-of-{count:05}.gguf"
             ),
             ShardsProblem::Missing { number, count, path } => {
                 write!(f, "shard {number} of {count} is missing: {}", path.display())

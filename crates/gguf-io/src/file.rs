@@ -355,7 +355,7 @@ impl FileState {
     /// The current state of an open file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the operating system.
     pub fn of(file: &File) -> io::Result<FileState> {
         let there = file.metadata()?;
         Ok(FileState { bytes: there.len(), modified: there.modified().ok() })

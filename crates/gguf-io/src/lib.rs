@@ -24,13 +24,13 @@ mod buffer;
 mod copy;
 #[cfg(feature = "fs")]
 mod disk;
+#[cfg(feature = "fs")]
+mod disk_space;
 mod error;
 mod file;
 mod head;
 #[cfg(feature = "fs")]
 pub mod in_place;
-#[cfg(feature = "fs")]
-mod leftover;
 #[cfg(feature = "fs")]
 mod lock;
 #[cfg(feature = "fs")]
@@ -42,10 +42,12 @@ mod pieces;
 mod plain;
 mod read_at;
 #[cfg(feature = "fs")]
-mod room;
+mod stale;
 mod tensor;
 mod writer;
 
+#[cfg(feature = "fs")]
+pub use disk_space::{DiskSpace, check_disk_space, disk_space};
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
 #[cfg(feature = "fs")]
 pub use file::open_regular;
@@ -60,7 +62,5 @@ pub use model::{Model, TensorHandle, TensorPlace};
 pub use output::{Output, commit_all};
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
-#[cfg(feature = "fs")]
-pub use room::{Room, check_room, rooms};
 pub use tensor::Tensor;
 pub use writer::{TensorWriter, WriteError, Writer};

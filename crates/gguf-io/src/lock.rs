@@ -127,7 +127,7 @@ pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
 }
 
-/// Other targets have no files.
+/// Always true: other targets have no files.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn is_still(_: &File, _: &Path) -> bool {
     true

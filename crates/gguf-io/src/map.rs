@@ -26,7 +26,7 @@ impl Map {
     /// Maps the whole file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the operating system.
     ///
     /// # Safety
     /// While the map exists, nothing may change the mapped file: no process, including this one, may write to it or truncate it. A write

@@ -8,8 +8,8 @@ use tempfile::{Builder, NamedTempFile, PathPersistError, TempPath};
 
 use crate::disk::{folder, sync_folder, write_all_at};
 use crate::in_place::EditLock;
-use crate::leftover;
 use crate::lock::{is_still, open_or_create, open_present};
+use crate::stale;
 use crate::{Error, ModelFile, ReadAt};
 
 /// An output file under construction. It has a temporary name in the directory of its final one until [`commit`](Output::commit), which
@@ -94,7 +94,7 @@ impl Output {
     pub fn reopen(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
-        leftover::remove(path);
+        stale::remove(path);
         let partial = long_form(Output::partial_path(path));
         let (file, _) = open_or_create(&partial)?;
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
@@ -107,7 +107,7 @@ impl Output {
     /// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
     pub fn finished(path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
-        leftover::remove(path);
+        stale::remove(path);
         let file = open_present(path, OpenOptions::new().read(true))?;
         Ok(Output { temp: Temp::Finished(file), path: path.to_owned(), replace: false })
     }
@@ -134,11 +134,11 @@ impl Output {
     pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
-        let prefix = leftover::prefix(path).ok_or_else(|| Error::NotAFile(path.to_owned()))?;
-        leftover::remove(path);
+        let prefix = stale::prefix(path).ok_or_else(|| Error::NotAFile(path.to_owned()))?;
+        stale::remove(path);
         let mut builder = Builder::new();
-        builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
-        let temp = builder.make_in(folder(&long_form(path.to_owned())), leftover::create);
+        builder.prefix(&prefix).suffix(stale::SUFFIX).rand_bytes(stale::RANDOM);
+        let temp = builder.make_in(folder(&long_form(path.to_owned())), stale::create);
         let temp = temp.map_err(|e| Error::io(path, CREATE)(plain(e, folder(path))))?;
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
@@ -161,9 +161,9 @@ impl Output {
     /// No space is allocated ahead: writing into preallocated space takes a quarter longer on ext4.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if the disk has insufficient space; [`Error::Io`].
+    /// [`Error::NoDiskSpace`] if the disk has insufficient space; [`Error::Io`].
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        crate::check_room(std::iter::once((self, bytes)))?;
+        crate::check_disk_space(std::iter::once((self, bytes)))?;
         self.file().set_len(bytes).map_err(|e| {
             let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
             Error::io(&self.path, "make room for the whole file")(said)
@@ -337,8 +337,8 @@ impl Named {
 /// A second, temporary name for a file.
 fn linked(path: &Path) -> Option<TempPath> {
     let mut builder = Builder::new();
-    let prefix = leftover::prefix(path)?;
-    builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
+    let prefix = stale::prefix(path)?;
+    builder.prefix(&prefix).suffix(stale::SUFFIX).rand_bytes(stale::RANDOM);
     let link = builder.make_in(folder(path), |link| fs::hard_link(path, link)).ok()?;
     Some(link.into_temp_path())
 }

@@ -87,7 +87,7 @@ pub(crate) fn start(source: &dyn ReadAt, len: u64) -> std::io::Result<Start> {
 /// Tries every layout of a container on a file whose magic and version end at `start`.
 ///
 /// # Errors
-/// Those of the source.
+/// Errors of the source.
 pub(crate) fn detect(
     source: &dyn ReadAt,
     len: u64,

@@ -9,9 +9,9 @@ use gguf_format::{Dialect, FromValue, GgmlType, Head, Value, Version, n_elements
 use crate::arrange::Arrangement;
 use crate::error::Error;
 use crate::file::LegacyFile;
+use crate::infer::{Inferred, get};
 use crate::layout::{Family, Hparam};
 use crate::question::Answers;
-use crate::settle::{Settled, get};
 use crate::vocab::Vocabulary;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
@@ -24,7 +24,7 @@ const NORM_EPSILON: f32 = 1e-5;
 pub(crate) struct Known<'a> {
     pub(crate) file: &'a LegacyFile,
     pub(crate) arrangement: &'a Arrangement<'a>,
-    pub(crate) settled: &'a Settled,
+    pub(crate) inferred: &'a Inferred,
     pub(crate) vocabulary: &'a Vocabulary,
     pub(crate) answers: &'a Answers,
     /// The type of most weights.
@@ -101,11 +101,11 @@ fn is_about_origin(key: &str) -> bool {
 /// The sizes of the network and the other keys required by its architecture, without the name of the architecture, in the order of
 /// llama.cpp's converter.
 fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
-    let Known { file, arrangement, settled, .. } = known;
+    let Known { file, arrangement, inferred, .. } = known;
     let int = |hparam| file.hparams.int(hparam);
     let u32 = |n: u32| Value::from(n);
     let n_head_kv = arrangement.n_head_kv.unwrap_or(int(Hparam::Head));
-    let context = settled.context_length.or(file.hparams.get(Hparam::Ctx)).unwrap_or(0);
+    let context = inferred.context_length.or(file.hparams.get(Hparam::Ctx)).unwrap_or(0);
     let n_ff = arrangement.n_ff.and_then(|n| u32::try_from(n).ok());
     if file.family == Family::Whisper {
         return vec![
@@ -141,14 +141,14 @@ fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
     }
     match file.family {
         Family::Llama => {
-            kvs.extend(settled.norm_epsilon.map(|epsilon| ("attention.layer_norm_rms_epsilon", epsilon.into())));
-            kvs.extend(settled.rope_freq_base.map(|base| ("rope.freq_base", base.into())));
+            kvs.extend(inferred.norm_epsilon.map(|epsilon| ("attention.layer_norm_rms_epsilon", epsilon.into())));
+            kvs.extend(inferred.rope_freq_base.map(|base| ("rope.freq_base", base.into())));
             kvs.push(("vocab_size", u32(int(Hparam::Vocab))));
         }
         Family::Bert => {
             kvs.push(("attention.layer_norm_epsilon", 1e-12f32.into()));
             kvs.push(("attention.causal", false.into()));
-            kvs.extend(settled.pooling.map(|pooling| ("pooling_type", u32(pooling))));
+            kvs.extend(inferred.pooling.map(|pooling| ("pooling_type", u32(pooling))));
         }
         _ => kvs.push(("attention.layer_norm_epsilon", NORM_EPSILON.into())),
     }

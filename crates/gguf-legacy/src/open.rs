@@ -307,7 +307,7 @@ pub fn recognise(path: impl AsRef<Path>) -> Result<Option<Recognition>, Error> {
 /// ```
 ///
 /// # Errors
-/// Those of the source.
+/// Errors of the source.
 pub fn recognise_source(bytes: &dyn ReadAt) -> std::io::Result<Option<Recognition>> {
     let len = bytes.size()?;
     Ok(match start(bytes, len)? {

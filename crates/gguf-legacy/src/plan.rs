@@ -14,13 +14,13 @@ use crate::block::{Encoding, Generation, Reading, Rounding, Treatment, blocks_of
 use crate::container::Container;
 use crate::error::Error;
 use crate::file::{LegacyFile, Tensor};
+use crate::infer::infer;
 use crate::input::Input;
 use crate::keys::{Known, head};
 use crate::layout::Family;
 use crate::lora;
 use crate::migration::{Migrated, Migration, Options, Warning, findings};
 use crate::question::{Answers, Question};
-use crate::settle::settle;
 use crate::source::{LegacySource, SourceTensor};
 
 /// The information that neither the file nor the answers provide; empty if the migration can proceed.
@@ -33,7 +33,7 @@ pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Erro
         return Ok(Vec::new());
     }
     let arrangement = arrange(file)?;
-    Ok(settle(file, &arrangement, file.vocabulary(), answers)?.questions)
+    Ok(infer(file, &arrangement, file.vocabulary(), answers)?.questions)
 }
 
 /// Plans the migration of a file. Of its weights, only the scales that will be rounded are read.
@@ -74,11 +74,11 @@ fn plan_legacy(
 ) -> Result<Migration, Error> {
     let arrangement = if file.is_adapter() { lora::arrange(&file)? } else { arrange(&file)? };
     let vocabulary = file.vocabulary();
-    let settled = settle(&file, &arrangement, vocabulary, answers)?;
-    if !settled.questions.is_empty() {
-        return Err(Error::Unanswered { path: file.path().to_owned(), questions: settled.questions });
+    let inferred = infer(&file, &arrangement, vocabulary, answers)?;
+    if !inferred.questions.is_empty() {
+        return Err(Error::Unanswered { path: file.path().to_owned(), questions: inferred.questions });
     }
-    let encoding = |tensor: &Tensor| match (settled.generation, tensor.encoding) {
+    let encoding = |tensor: &Tensor| match (inferred.generation, tensor.encoding) {
         (Some(Generation::Second), Encoding::Wide { ty, .. }) => Encoding::Wide { ty, pairs: false },
         (Some(Generation::Second | Generation::Present), Encoding::Pairs(ty)) => Encoding::Present(ty),
         (_, encoding) => encoding,
@@ -109,7 +109,7 @@ fn plan_legacy(
         plans.push(tensor_plan(index, item, reading, &decided));
     }
     let main_type = main_type(&plans);
-    let known = Known { file: &file, arrangement: &arrangement, settled: &settled, vocabulary, answers, main_type };
+    let known = Known { file: &file, arrangement: &arrangement, inferred: &inferred, vocabulary, answers, main_type };
     let head = head(&known)?;
     if vocabulary.n_lost > 0 && answers.tokenizer.is_none() && answers.reference.is_none() {
         warnings.push(Warning::LostTokens(vocabulary.n_lost));
@@ -141,7 +141,7 @@ fn plan_legacy(
     let is_strict = container != Container::GgufDraft && family != Family::Rwkv;
     warnings.extend(findings(&plan, path, is_strict)?);
     let family = Some(family);
-    Ok(Migration { plan, container, family, tensors: migrated, left_out, guesses: settled.guesses, warnings })
+    Ok(Migration { plan, container, family, tensors: migrated, left_out, guesses: inferred.guesses, warnings })
 }
 
 /// The decision for a tensor.

@@ -127,7 +127,7 @@ impl Walk {
     /// Walks through a file whose magic and version end at `start`.
     ///
     /// # Errors
-    /// Those of the source. Problems of the bytes are part of the result.
+    /// Errors of the source. Problems of the bytes are part of the result.
     pub(crate) fn new(
         source: &dyn ReadAt,
         len: u64,

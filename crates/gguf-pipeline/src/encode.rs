@@ -18,7 +18,7 @@ const SPAN: usize = 1 << 16;
 /// The importance of the columns of a chunk.
 ///
 /// # Errors
-/// Those of the importance matrix.
+/// Errors of the importance matrix.
 pub(crate) fn columns(draft: &Draft, tensor: &TensorPlan, chunk: &Chunk) -> Result<Option<Vec<f32>>, Error> {
     let Some((entry, importance)) = tensor.entry().zip(draft.importance.as_ref()) else {
         return Ok(None);
@@ -133,7 +133,7 @@ fn row_squares(from: Readable<'_>, chunk: &Chunk, decoder: &Codec) -> Result<Row
 /// Reads the row of a chunk as the encoding of the chunk does, if it is a part of the row and the type depends on whole rows.
 ///
 /// # Errors
-/// Those of the source and the importance matrix.
+/// Errors of the source and the importance matrix.
 pub(crate) fn read_squares(from: Readable<'_>, chunk: &Chunk) -> Result<(), Error> {
     let Readable { draft, tensor, .. } = from;
     if !chunk.is_part() || !goes_through_blocks(draft.rounding, tensor.op.value_type(), tensor) {

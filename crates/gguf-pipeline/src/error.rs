@@ -242,8 +242,8 @@ impl fmt::Display for Error {
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Error::NotFinite { tensor, row, ty } => write!(
                 f,
-                "the tensor {tensor}: NaN or infinity as {ty}, in row {row} or a later one; either the input contains such values, or \
-                 its values exceed the range of the type"
+                "the tensor {tensor}: NaN or infinity as {ty}, in row {row} or a later one; either the input contains \
+                 such values, or its values exceed the range of the type"
             ),
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
@@ -295,8 +295,9 @@ impl fmt::Display for Error {
             }
             Error::Padding { path, alignment, padding, content } => write!(
                 f,
-                "{}: general.alignment is {alignment}, so the output would have {padding} bytes of padding for {content} bytes \
-                 of content; padding above {MAX_PADDING} bytes must not exceed the content; set a smaller alignment",
+                "{}: general.alignment is {alignment}, so the output would have {padding} bytes of padding for \
+                 {content} bytes of content; padding above {MAX_PADDING} bytes must not exceed the content; set a \
+                 smaller alignment",
                 path.display()
             ),
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),

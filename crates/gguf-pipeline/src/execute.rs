@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             let Some((number, tensor)) = lane.tensor(index) else { continue };
             let piece = piece_of(number, tensor, chunk, parts)?;
             match to.sink.kept(&piece, buffers.out(0))? {
-                Kept::Whole { overflows } => {
+                Kept::Intact { overflows } => {
                     progress.event(Event::Kept { bytes: piece.n_bytes });
                     add(plan, number, overflows);
                     continue;

@@ -154,7 +154,7 @@ impl Draft {
     /// A draft that copies an open model; `path` names it in messages.
     ///
     /// # Errors
-    /// Those of [`check_memory`].
+    /// Errors of [`check_memory`].
     pub fn copy_of_source(source: GgufSource, path: impl Into<PathBuf>) -> Result<Draft, Error> {
         let path = path.into();
         check_memory(&path, source.model().files().iter().map(gguf_io::ModelFile::gguf))?;

@@ -376,7 +376,7 @@ impl Journal {
     /// Discards an output with its final name that does not match the journal.
     ///
     /// # Errors
-    /// If the output may not be replaced; those of the system.
+    /// If the output may not be replaced; errors of the operating system.
     pub(crate) fn give_up_output(&mut self, out: &Path, force: bool, identity: &Identity) -> Result<(), Error> {
         Output::may_write(out, force)?;
         // Without a record it is an older file that the run was to replace.
@@ -422,7 +422,7 @@ impl Journal {
     /// Records a chunk as finished, after its bytes were written.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the operating system.
     pub(crate) fn add(&self, finished: Finished, bytes: &[u8]) -> Result<(), Error> {
         let Finished { tensor, first, n_elements, overflows } = finished;
         let line = format!("{tensor} {first} {n_elements} {overflows} {:032x}\n", finished.hash(bytes));

@@ -53,7 +53,7 @@ pub use limits::MAX_TENSORS;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
-pub use run::{check_outputs, rooms, run_all, run_all_to};
+pub use run::{check_outputs, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
 pub use source::{Source, SourceRead, Stored};

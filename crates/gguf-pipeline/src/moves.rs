@@ -80,7 +80,7 @@ const TILE: usize = 32;
 /// between calls.
 ///
 /// # Errors
-/// Those of `read`.
+/// Errors of `read`.
 pub fn gather(
     moves: &[Move],
     width: usize,

@@ -20,7 +20,7 @@ impl Readable<'_> {
     /// Reads whole blocks, in the order of the output and as values of the type of the tensor's operation.
     ///
     /// # Errors
-    /// Those of the source, and if a type cannot be decoded or memory is not available.
+    /// Errors of the source, and if a type cannot be decoded or memory is not available.
     pub(crate) fn read<'b>(
         &self,
         first: u64,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf_io::Room;
+use gguf_io::DiskSpace;
 
 use crate::chunk::Lane;
 use crate::error::Error;
@@ -188,12 +188,12 @@ pub fn check_outputs(plans: &[(&Plan, &Path)], options: &RunOptions) -> Result<(
     Files::new(plans, options).check()
 }
 
-/// The room on the disks of the outputs, and how much of it they take; see [`gguf_io::rooms`]. A run checks it before its work.
-pub fn rooms(plans: &[(&Plan, &Path)]) -> Vec<Room> {
+/// The free space of the disks of the outputs, and how much of it they take; see [`gguf_io::disk_space`]. A run checks it before its work.
+pub fn disk_space(plans: &[(&Plan, &Path)]) -> Vec<DiskSpace> {
     let files = |(plan, out): &(&Plan, &Path)| {
         let lengths: Vec<u64> = plan.files().iter().map(|file| file.file_bytes()).collect();
         plan.output_paths(out).into_iter().zip(lengths)
     };
     let files: Vec<(PathBuf, u64)> = plans.iter().flat_map(files).collect();
-    gguf_io::rooms(files.iter().map(|(path, bytes)| (path.as_path(), *bytes)))
+    gguf_io::disk_space(files.iter().map(|(path, bytes)| (path.as_path(), *bytes)))
 }

@@ -117,7 +117,7 @@ pub enum Kept {
     /// The piece is not what was written, and is written again.
     Damaged,
     /// All of the piece, which is not written again.
-    Whole {
+    Intact {
         /// The number of finite values that became infinite.
         overflows: u64,
     },

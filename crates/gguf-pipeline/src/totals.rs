@@ -25,7 +25,7 @@ impl<'a> Totals<'a> {
     /// The squares of a row of the tensor with that index.
     ///
     /// # Errors
-    /// Those of `find`.
+    /// Errors of `find`.
     pub(crate) fn squares(
         &self,
         index: usize,
@@ -38,7 +38,7 @@ impl<'a> Totals<'a> {
     /// The mean of the absolute values of the tensor with that index.
     ///
     /// # Errors
-    /// Those of `find`.
+    /// Errors of `find`.
     pub(crate) fn mean(&self, index: usize, find: impl FnOnce() -> Result<f32, Error>) -> Result<f32, Error> {
         find_once(&self.means, index, find)
     }

@@ -168,7 +168,7 @@ impl Sink for Files {
         }
         // Each file was checked separately.
         let sizes = self.begun.iter().zip(outputs).map(|(new, file)| (&new.output, file.n_bytes()));
-        if let Err(e) = gguf_io::check_room(sizes.filter(|(output, _)| !output.is_finished())) {
+        if let Err(e) = gguf_io::check_disk_space(sizes.filter(|(output, _)| !output.is_finished())) {
             if self.begun.iter().any(Begun::is_resumed) {
                 self.begun.clear();
                 return Err(self.keep_all(e.into()));
@@ -215,8 +215,8 @@ impl Sink for Files {
         let overflows = record.map_or(0, |(finished, _)| finished.overflows);
         Ok(match record {
             // A file with its final name was verified before the run.
-            _ if output.is_finished() => Kept::Whole { overflows },
-            Some(record) if is_right(output, record, piece, buffer)? => Kept::Whole { overflows },
+            _ if output.is_finished() => Kept::Intact { overflows },
+            Some(record) if is_right(output, record, piece, buffer)? => Kept::Intact { overflows },
             Some(_) => Kept::Damaged,
             None if journal.as_ref().is_some_and(Journal::is_resumed) => Kept::Missing,
             None => Kept::Nothing,

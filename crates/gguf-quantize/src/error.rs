@@ -187,8 +187,8 @@ impl fmt::Display for Error {
             }
             Error::Requantize { path, tensor, from } => write!(
                 f,
-                "{}: the tensor {tensor} is already {from}, and requantizing loses more than quantizing the original; use \
-                    the model in f16, bf16 or f32",
+                "{}: the tensor {tensor} is already {from}, and requantizing loses more than quantizing the original; \
+                 use the model in f16, bf16 or f32",
                 path.display()
             ),
             Error::NeedsMatrix { path, tensor, ty, given } => {

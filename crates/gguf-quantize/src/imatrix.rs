@@ -325,7 +325,8 @@ impl fmt::Display for Problem {
             ),
             Problem::Mismatch { what, before, now } => write!(
                 f,
-                "{now} {what} in this file, but {before} in the files before; only matrices of the same model can be merged"
+                "{now} {what} in this file, but {before} in the files before; only matrices of the same model can be \
+                 merged"
             ),
             Problem::TooMany { what, found, max } => write!(f, "{found} {what}; at most {max} are read"),
             Problem::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes of it"),

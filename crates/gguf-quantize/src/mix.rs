@@ -318,24 +318,25 @@ impl fmt::Display for MixError {
             MixError::Name { bytes } => write!(f, "a tensor name has {bytes} bytes; at most {MAX_NAME} are allowed"),
             MixError::PartialBlock { tensor, ty, row, .. } => write!(
                 f,
-                "the tensor {tensor} has rows of {row} elements, and {ty}, which was chosen for it, has blocks of {}; choose a \
-                 type whose blocks divide {row}",
+                "the tensor {tensor} has rows of {row} elements, and {ty}, which was chosen for it, has blocks of {}; \
+                 choose a type whose blocks divide {row}",
                 block(ty)
             ),
             MixError::NoFallback { tensor, ty, row } => write!(
                 f,
-                "the tensor {tensor} has rows of {row} elements, not whole blocks of {} as {ty} needs; choose another type \
-                 for it",
+                "the tensor {tensor} has rows of {row} elements, not whole blocks of {} as {ty} needs; choose another \
+                 type for it",
                 block(ty)
             ),
             MixError::Work { n_rules, n_tensors } => write!(
                 f,
-                "{n_rules} rules are too many or too long to look for in the names of {n_tensors} tensors; steps of all patterns times \
-                 bytes of all names are at most {MAX_WORK}"
+                "{n_rules} rules are too many or too long to look for in the names of {n_tensors} tensors; steps of \
+                 all patterns times bytes of all names are at most {MAX_WORK}"
             ),
             MixError::NoBlock { tensor, n_layer } => write!(
                 f,
-                "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, but its name does not match; choose a type for it",
+                "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, but its name does not match; \
+                 choose a type for it",
                 n_layer.saturating_sub(1)
             ),
         }

@@ -64,7 +64,8 @@ impl fmt::Display for Warning {
             }
             Warning::Shared { input_bytes, tensor_bytes, file_bytes } => write!(
                 f,
-                "tensors share data: {} bytes in a model of {}; the output stores each tensor separately, in a file of {} bytes",
+                "tensors share data: {} bytes in a model of {}; the output stores each tensor separately, in a file of \
+                 {} bytes",
                 grouped(*tensor_bytes),
                 grouped(*input_bytes),
                 grouped(*file_bytes)

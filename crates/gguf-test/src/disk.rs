@@ -19,7 +19,8 @@ const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin m
                      mount -o loop \"$0.img\" \"$0\"";
 
 /// Creates and mounts the one of XFS; smaller ones do not exist.
-const XFS: &str = "truncate -s 320M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.xfs -q \"$0.img\" && mount -o loop \"$0.img\" \"$0\"";
+const XFS: &str = "truncate -s 320M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.xfs -q \"$0.img\" \
+    && mount -o loop \"$0.img\" \"$0\"";
 
 fn script_by(way: &[&str], mount: &str, at: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::ByteOrder;
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
-use gguf_io::{Output, Room};
+use gguf_io::{DiskSpace, Output};
 use gguf_pipeline::{Plan, RunOptions};
 use gguf_quantize::mix::Target;
 
@@ -275,7 +275,7 @@ impl Args {
         }
         // A resumed run may have written part of the output already.
         if !self.dry_run && !self.resume {
-            gguf_pipeline::rooms(&[models, &[projector]].concat()).iter().try_for_each(Room::check)?;
+            gguf_pipeline::disk_space(&[models, &[projector]].concat()).iter().try_for_each(DiskSpace::check)?;
         }
         Ok(())
     }
@@ -534,7 +534,7 @@ impl Args {
             for path in outputs.iter().flat_map(|(plan, out)| plan.output_paths(out)) {
                 Output::may_write(&path, self.force)?;
             }
-            gguf_pipeline::rooms(&outputs).iter().try_for_each(Room::check)?;
+            gguf_pipeline::disk_space(&outputs).iter().try_for_each(DiskSpace::check)?;
         }
         let (all, allow, dry_run) = (self.check_range, self.allow_invalid, self.dry_run);
         let check = RangeCheck { all, allow, dry_run, quiet: self.quiet, threads: self.threads };

@@ -138,9 +138,9 @@ impl Args {
     fn join(&self, ui: &mut Ui, join: &Join) -> Outcome {
         if self.dry_run {
             let shown = self.show(ui, "pieces", &join.pieces, join.file_bytes, join.n_tensors, false)?;
-            let rooms = gguf_io::rooms([(self.output.as_path(), join.file_bytes)].into_iter());
+            let rooms = gguf_io::disk_space([(self.output.as_path(), join.file_bytes)].into_iter());
             return Ok(match join.check_output(&self.output, self.writing.force) {
-                Ok(()) => shown.max(preflight::judge_rooms(ui, &rooms)),
+                Ok(()) => shown.max(preflight::check_disk_space(ui, &rooms)),
                 Err(e) => {
                     let failure = Failure::from(e);
                     ui.error(&failure);

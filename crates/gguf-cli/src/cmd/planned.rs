@@ -66,13 +66,13 @@ impl<'a> Planned<'a> {
         options: &RunOptions,
     ) -> Outcome {
         let outputs: Vec<(&Plan, &Path)> = out.iter().map(|out| (self.plan, *out)).collect();
-        let rooms = gguf_pipeline::rooms(&outputs);
+        let rooms = gguf_pipeline::disk_space(&outputs);
         let verdict = if ui.schema.is_some() {
             json::print(ui, 3, &document(rooms.iter().map(JsonDisk::from).collect()))?;
-            preflight::judge_rooms(ui, &rooms)
+            preflight::check_disk_space(ui, &rooms)
         } else {
             self.print(ui)?;
-            let verdict = preflight::print_rooms(ui, &rooms)?;
+            let verdict = preflight::print_disk_space(ui, &rooms)?;
             out.map_or(Ok(()), |out| ui.print_path(out))?;
             verdict
         };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, ValueRef};
 use gguf_hf::Skipped;
-use gguf_io::Room;
+use gguf_io::DiskSpace;
 use gguf_pipeline::range::{self, Extent, OutOfRange, Values};
 use gguf_pipeline::{Plan, RunOptions};
 use serde::Serialize;
@@ -167,8 +167,8 @@ pub struct JsonDisk {
     free: u64,
 }
 
-impl From<&Room> for JsonDisk {
-    fn from(room: &Room) -> JsonDisk {
+impl From<&DiskSpace> for JsonDisk {
+    fn from(room: &DiskSpace) -> JsonDisk {
         JsonDisk { path: room.disk.clone(), needed: room.needed, free: room.free }
     }
 }
@@ -186,16 +186,16 @@ pub fn judge_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptio
 }
 
 /// Prints the needed and the free space on each output disk of a dry run.
-pub fn print_rooms(ui: &mut Ui, rooms: &[Room]) -> Outcome {
-    for Room { disk, needed, free, .. } in rooms {
+pub fn print_disk_space(ui: &mut Ui, rooms: &[DiskSpace]) -> Outcome {
+    for DiskSpace { disk, needed, free, .. } in rooms {
         let (disk, needed) = (shown_path(disk), grouped(*needed));
         writeln!(ui.out, "{disk}: {needed} bytes needed, {} ({} bytes) free", size(*free), grouped(*free))?;
     }
-    Ok(judge_rooms(ui, rooms))
+    Ok(check_disk_space(ui, rooms))
 }
 
 /// Prints an error for each disk with too little free space.
-pub fn judge_rooms(ui: &mut Ui, rooms: &[Room]) -> Verdict {
+pub fn check_disk_space(ui: &mut Ui, rooms: &[DiskSpace]) -> Verdict {
     let mut verdict = Verdict::Good;
     for problem in rooms.iter().filter_map(|room| room.check().err()) {
         ui.error(&problem.into());

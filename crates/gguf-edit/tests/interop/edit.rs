@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use gguf_edit::estimate::{Setup, estimate};
-use gguf_edit::{Edit, EditOptions, EditPlan, Way};
+use gguf_edit::{Edit, EditMethod, EditOptions, EditPlan};
 use gguf_format::{GgmlType, Head, TensorInfo};
 use gguf_io::ModelFile;
 use gguf_io::in_place::space;
@@ -48,22 +48,22 @@ fn a_file_of_10_gb_is_edited_in_place_and_loads() {
     let path = dir.path().join("large.gguf");
     write_large(&peers.data("glossary-bf16.gguf"), &path);
     let options = EditOptions::default().only_in_place(true);
-    type IsWay = fn(Way) -> bool;
+    type IsWay = fn(EditMethod) -> bool;
     let edits: &[(&str, IsWay)] = &[
-        ("Gloss", |way| way == Way::Room),
+        ("Gloss", |way| way == EditMethod::Reserved),
         ("A name that is longer than there is room for, so that bytes are inserted", |way| {
-            matches!(way, Way::Insert { .. })
+            matches!(way, EditMethod::Insert { .. })
         }),
         ("And once more, into the room that is left of the inserted bytes, which is enough for this", |way| {
-            way == Way::Room
+            way == EditMethod::Reserved
         }),
     ];
     for (name, is_way) in edits {
-        if is_way(Way::Insert { bytes: 0 }) && !space::can_insert(&path) {
+        if is_way(EditMethod::Insert { bytes: 0 }) && !space::can_insert(&path) {
             continue;
         }
         let plan = EditPlan::new(&path, &[set("general.name", name)], &options).unwrap();
-        assert!(is_way(plan.way()), "{:?}", plan.way());
+        assert!(is_way(plan.method()), "{:?}", plan.method());
         plan.run(&()).unwrap();
         assert_eq!(ModelFile::open(&path).unwrap().gguf().get_as::<&str>("general.name"), Ok(*name));
         assert!(blocks(&path) * 512 < 1 << 20, "data was written");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gguf_edit::{Edit, EditError, EditOptions, EditPlan, PAD_KEY, Way};
+use gguf_edit::{Edit, EditError, EditMethod, EditOptions, EditPlan, PAD_KEY};
 use gguf_format::{ByteOrder, Dialect, GgmlType, Head, TensorInfo, Value, Version};
 use gguf_io::in_place::{EditLock, space};
 use gguf_io::{ModelFile, Writer};
@@ -42,7 +42,7 @@ fn write(path: &Path, head: &Head) {
     fs::write(path, Writer::write(Vec::new(), head, data(head)).unwrap()).unwrap();
 }
 
-fn edit(path: &Path, edits: &[Edit], options: &EditOptions) -> Result<Way, EditError> {
+fn edit(path: &Path, edits: &[Edit], options: &EditOptions) -> Result<EditMethod, EditError> {
     EditPlan::new(path, edits, options)?.run(&())
 }
 
@@ -96,14 +96,14 @@ fn a_value_of_the_same_length_takes_the_place_of_the_old_one() {
     let dir = Folder::new();
     let path = dir.model();
     let before = fs::read(&path).unwrap();
-    assert_eq!(edit(&path, &[set("general.name", "B name")], &EditOptions::default()).unwrap(), Way::Room);
+    assert_eq!(edit(&path, &[set("general.name", "B name")], &EditOptions::default()).unwrap(), EditMethod::Reserved);
     let mut expected = head();
     expected.set("general.name", "B name");
     write(&dir.path("expected.gguf"), &expected);
     // Nothing else differs.
     assert!(fs::read(&path).unwrap() == fs::read(dir.path("expected.gguf")).unwrap());
-    assert_eq!(edit(&path, &[set("general.name", "B name")], &EditOptions::default()).unwrap(), Way::Nothing);
-    assert_eq!(edit(&path, &[set("general.name", "A name")], &EditOptions::default()).unwrap(), Way::Room);
+    assert_eq!(edit(&path, &[set("general.name", "B name")], &EditOptions::default()).unwrap(), EditMethod::Nothing);
+    assert_eq!(edit(&path, &[set("general.name", "A name")], &EditOptions::default()).unwrap(), EditMethod::Reserved);
     assert!(fs::read(&path).unwrap() == before);
 }
 
@@ -119,13 +119,13 @@ fn what_is_removed_leaves_room_that_is_used_again() {
     edit(&path, &[set("tokenizer.chat_template", template.as_str())], &EditOptions::default()).unwrap();
     edit(&path, &[unset("tokenizer.chat_template")], &options).unwrap();
     let plan = EditPlan::new(&path, &[set("tokenizer.chat_template", template.as_str())], &options).unwrap();
-    assert_eq!(plan.way(), Way::Room);
+    assert_eq!(plan.method(), EditMethod::Reserved);
     plan.run(&()).unwrap();
     assert_eq!(content(&path).0.last().unwrap().1, template.into());
     assert_eq!(content(&path).2, data(&head()));
     // A removal from a file without space: the removed bytes become space.
     write(&path, &head());
-    assert_eq!(edit(&path, &[unset("tokenizer.ggml.tokens")], &options).unwrap(), Way::Room);
+    assert_eq!(edit(&path, &[unset("tokenizer.ggml.tokens")], &options).unwrap(), EditMethod::Reserved);
     assert_eq!(fs::metadata(&path).unwrap().len(), file_bytes);
     assert!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()) > 30_000);
     assert_eq!(content(&path).2, data(&head()));
@@ -145,7 +145,7 @@ fn every_length_fits() {
             write(&path, &head);
             let name = "m".repeat(len);
             let edits = [set("general.name", name.as_str())];
-            assert_eq!(edit(&path, &edits, &options).unwrap(), Way::Room, "{version:?} {len}");
+            assert_eq!(edit(&path, &edits, &options).unwrap(), EditMethod::Reserved, "{version:?} {len}");
             let (kvs, _, there) = content(&path);
             assert_eq!(kvs[1].1, name.into());
             assert!(there == data(&head));
@@ -164,7 +164,7 @@ fn room_can_be_reserved() {
     let before = fs::read(&path).unwrap();
     let more = "y".repeat(4999);
     let plan = EditPlan::new(&path, &[set("general.name", format!("A name{more}"))], &options).unwrap();
-    assert_eq!((plan.way(), plan.room()), (Way::Room, 1));
+    assert_eq!((plan.method(), plan.room()), (EditMethod::Reserved, 1));
     plan.run(&()).unwrap();
     assert_eq!(fs::read(&path).unwrap().len(), before.len());
     edit(&path, &[set("general.name", "A name")], &options).unwrap();
@@ -172,7 +172,7 @@ fn room_can_be_reserved() {
     // The alignment adds some space to the reserved bytes.
     let too_much = set("general.name", "z".repeat(5100));
     match edit(&path, std::slice::from_ref(&too_much), &options) {
-        Ok(Way::Insert { bytes }) => assert!(dir.inserts() && bytes > 0),
+        Ok(EditMethod::Insert { bytes }) => assert!(dir.inserts() && bytes > 0),
         Err(e) => assert!(matches!(e.problem(), EditError::NotInPlace { .. }) && !dir.inserts(), "{e}"),
         other => panic!("{other:?}"),
     }
@@ -182,10 +182,10 @@ fn room_can_be_reserved() {
     assert!(plan.room() >= 10_000 && plan.changes().is_empty());
     plan.run(&()).unwrap();
     assert!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()) >= 10_000);
-    assert_eq!(edit(&path, &[], &EditOptions::default().reserve(9_000)).unwrap(), Way::Nothing);
+    assert_eq!(edit(&path, &[], &EditOptions::default().reserve(9_000)).unwrap(), EditMethod::Nothing);
     // A rewritten file has only the requested space.
     let way = edit(&path, &[], &EditOptions::default().rewrite(true)).unwrap();
-    assert!(matches!(way, Way::Copy { .. }));
+    assert!(matches!(way, EditMethod::Copy { .. }));
     write(&dir.path("expected.gguf"), &head());
     assert!(fs::read(&path).unwrap() == fs::read(dir.path("expected.gguf")).unwrap());
 }
@@ -202,7 +202,7 @@ fn bytes_are_inserted_where_the_file_system_can() {
     let template = "t".repeat(20_000);
     let edits = [set("tokenizer.chat_template", template.as_str())];
     let plan = EditPlan::new(&path, &edits, &EditOptions::default()).unwrap();
-    let Way::Insert { bytes } = plan.way() else { panic!("{:?}", plan.way()) };
+    let EditMethod::Insert { bytes } = plan.method() else { panic!("{:?}", plan.method()) };
     assert!(bytes % block == 0 && bytes >= 20_000 - 64 && bytes < 20_000 + block);
     assert_eq!(plan.file_bytes(), (before.len(), before.len() + bytes));
     let room = plan.room();
@@ -249,7 +249,7 @@ fn other_names_of_the_file_keep_it_as_it_is() {
         "{error}"
     );
     let way = edit(&path, &[set("general.name", "C name")], &EditOptions::default()).unwrap();
-    assert!(matches!(way, Way::Copy { .. } | Way::Share));
+    assert!(matches!(way, EditMethod::Copy { .. } | EditMethod::Share));
     assert!(fs::read(dir.path("other.gguf")).unwrap() == before);
     assert_eq!(content(&path).0[1].1, "C name".into());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -412,8 +412,11 @@ fn any_edits_in_any_dialect() {
             assert!(there == data(&head()), "{version:?} {order:?} {i}: {edits:?} {:?}", ways.last());
             assert_eq!(dir.names(), ["m.gguf"]);
         }
-        assert!(ways.contains(&Way::Room) && ways.iter().any(|way| matches!(way, Way::Copy { .. } | Way::Share)));
-        let inserted = ways.iter().any(|way| matches!(way, Way::Insert { .. }));
+        assert!(
+            ways.contains(&EditMethod::Reserved)
+                && ways.iter().any(|way| matches!(way, EditMethod::Copy { .. } | EditMethod::Share))
+        );
+        let inserted = ways.iter().any(|way| matches!(way, EditMethod::Insert { .. }));
         assert!(inserted || !dir.inserts() || alignment == Some(8192), "{ways:?}");
         let file = ModelFile::open(&path).unwrap();
         assert_eq!(file.gguf().dialect(), expected.dialect);
@@ -462,7 +465,7 @@ fn an_edit_of_a_file_that_has_changed_is_an_error() {
             let edit = set("general.name", "C name");
             let plan = EditPlan::new(&path, std::slice::from_ref(&edit), &options).unwrap();
             let copy = EditPlan::new(&path, &[edit], &options).unwrap();
-            let way = plan.way();
+            let way = plan.method();
             change(&path);
             let there = fs::read(&path).unwrap();
             let error = plan.run(&()).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gguf_edit::{Edit, EditOptions, EditPlan, Way};
+use gguf_edit::{Edit, EditMethod, EditOptions, EditPlan};
 use gguf_format::{GgmlType, Head, TensorInfo};
 use gguf_io::in_place::{EditStep, journal_path, space};
 use gguf_io::{ModelFile, Writer};
@@ -99,14 +99,14 @@ impl Work {
         gguf.get_as::<&str>("general.name").unwrap().to_owned()
     }
 
-    fn kill_at_every_step(&self, way: fn(Way) -> bool) {
+    fn kill_at_every_step(&self, way: fn(EditMethod) -> bool) {
         if let Some(folder) = std::env::var_os(FOLDER) {
             return self.be_killed(Path::new(&folder));
         }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m.gguf");
         write(&path);
-        let planned = self.plan(&path).way();
+        let planned = self.plan(&path).method();
         assert!(way(planned), "{planned:?}");
         let mut steps: Vec<String> = Vec::new();
         let mut is_new = false;
@@ -155,7 +155,7 @@ fn in_the_room_that_is_there() {
         new_from: "durable",
         steps: JOURNAL,
     }
-    .kill_at_every_step(|way| way == Way::Room);
+    .kill_at_every_step(|way| way == EditMethod::Reserved);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn with_bytes_inserted() {
         new_from: "durable",
         steps: &[JOURNAL, &["inserted"]].concat().leak()[..],
     }
-    .kill_at_every_step(|way| matches!(way, Way::Insert { .. }));
+    .kill_at_every_step(|way| matches!(way, EditMethod::Insert { .. }));
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn with_a_new_file() {
         new_from: "named",
         steps: &["opened", "started", "advanced", "written", "synced", "named", "finished"],
     }
-    .kill_at_every_step(|way| matches!(way, Way::Copy { .. }));
+    .kill_at_every_step(|way| matches!(way, EditMethod::Copy { .. }));
 }

@@ -364,7 +364,7 @@ fn an_output_of_an_input_that_has_changed_is_an_error() {
         let meanwhile = |event: Event<'_>| {
             if matches!(event, Event::Started { .. }) {
                 let edit = gguf_edit::EditPlan::new(edited, std::slice::from_ref(&edit), &Default::default()).unwrap();
-                assert!(edit.way().is_in_place(), "{:?}", edit.way());
+                assert!(edit.method().is_in_place(), "{:?}", edit.method());
                 edit.run(&()).unwrap();
             }
         };

@@ -62,7 +62,7 @@ impl Gather {
     /// [`source_type`](Gather::source_type).
     ///
     /// # Errors
-    /// Those of [`Operation::read`].
+    /// Errors of [`Operation::read`].
     pub(super) fn read_moved(&self, wanted: Wanted<'_>, buffers: &mut ReadBuffers) -> Result<GgmlType, Error> {
         let ReadBuffers { raw, scratch, .. } = buffers;
         let (from, tensor) = (self.source_type(), wanted.tensor);

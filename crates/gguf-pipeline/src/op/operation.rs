@@ -25,7 +25,7 @@ pub(crate) trait Operation {
     /// Reads values in the order of the output, as [`value_type`](Operation::value_type).
     ///
     /// # Errors
-    /// Those of the source, and if a type cannot be decoded or memory is not available.
+    /// Errors of the source, and if a type cannot be decoded or memory is not available.
     fn read<'b>(&self, wanted: Wanted<'_>, buffers: &'b mut ReadBuffers) -> Result<&'b [u8], Error>;
 }
 

@@ -63,7 +63,7 @@ const RUN: usize = 2048;
 /// the source from an element on.
 ///
 /// # Errors
-/// Those of `read`.
+/// Errors of `read`.
 fn interpolate(
     grid: &Resize,
     first: u64,

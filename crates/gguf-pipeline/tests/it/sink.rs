@@ -165,14 +165,14 @@ fn the_calls_of_a_run() {
     ] {
         assert_eq!(of(fails), expected(seen, fails));
     }
-    let whole = Calls { kept: Some(Kept::Whole { overflows: 3 }), ..Calls::default() };
+    let whole = Calls { kept: Some(Kept::Intact { overflows: 3 }), ..Calls::default() };
     assert_eq!(calls(whole).0, "create flush commit");
     let copied = Calls { copies: true, ..Calls::default() };
     assert_eq!(calls(copied).0, "create copy flush commit");
     for kept in [Kept::Missing, Kept::Damaged] {
         assert_eq!(calls(Calls { kept: Some(kept), ..Calls::default() }).0, "create write flush commit");
     }
-    let mut sink = Calls { kept: Some(Kept::Whole { overflows: 3 }), ..Calls::default() };
+    let mut sink = Calls { kept: Some(Kept::Intact { overflows: 3 }), ..Calls::default() };
     let summary = plan.run_to(&mut sink, &threads(1), &()).unwrap();
     assert_eq!(summary.overflows.len(), plan.tensors().len());
     assert!(summary.overflows.iter().all(|overflow| overflow.values == 3));

@@ -33,13 +33,16 @@ gguf_format::rules! {
         "finite values" "measure the matrix again, or ignore the entry"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
     IMATRIX_NEGATIVE "imatrix.negative" Error
-        "sums of squares and counts, which are never negative" "the file is damaged; fetch it or measure the matrix again"
+        "sums of squares and counts, which are never negative"
+        "the file is damaged; fetch it or measure the matrix again"
         "imatrix.cpp, collect_imatrix: acc[j] += x[j] * x[j]";
     IMATRIX_ZERO "imatrix.zero" Warning
-        "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
+        "an entry with some column that is not 0"
+        "the quantizers cannot tell its columns apart; measure the matrix again"
         "imatrix.cpp, compute_statistics";
     IMATRIX_SIZE "imatrix.size" Error
-        "a value for each column of each expert, and one count or one for each expert" "use a matrix measured on this model"
+        "a value for each column of each expert, and one count or one for each expert"
+        "use a matrix measured on this model"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix size is different from tensor size";
     IMATRIX_SIZE_EMBD "imatrix.size.token_embd" Note
         "a value for each column" "no action needed: the embeddings are quantized without it"
@@ -71,7 +74,8 @@ gguf_format::rules! {
         "the values are used, but ignored when the matrix is merged; measure the matrix again"
         "quantize.cpp, load_imatrix: ncall";
     IMATRIX_EXPERTS "imatrix.experts" Warning
-        "every expert used by the text" "columns of the other experts are weighted equally; measure the matrix with more text"
+        "every expert used by the text"
+        "columns of the other experts are weighted equally; measure the matrix with more text"
         "imatrix.cpp, save_imatrix: partial data";
     IMATRIX_ROUNDED "imatrix.rounded" Note
         "counts below 16,777,216, which are stored exactly" "no action needed"

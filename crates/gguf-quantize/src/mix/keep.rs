@@ -46,7 +46,8 @@ kept! {
         "time_mix_g1.weight" "time_mix_g2.weight" "time_mix_decay_w1.weight" "time_mix_decay_w2.weight"
         "time_mix_lerp_fused.weight";
     "relative positions": "attn_rel_b.weight" ".rel_pos";
-    "patches and positions of images": ".position_embd" "sam.pos_embd" "sam.neck." "sam.net_" ".patch_embd" ".patch_merger";
+    "patches and positions of \
+     images": ".position_embd" "sam.pos_embd" "sam.neck." "sam.net_" ".patch_embd" ".patch_merger";
     "first and last layers, times and prompts (FLUX)" in "flux":
         "txt_in." "img_in." "time_in." "vector_in." "guidance_in." "final_layer.";
     "first and last layers, times and classes (Stable Diffusion)" in "sd1":

@@ -204,8 +204,8 @@ impl fmt::Display for RecipeError {
             RecipeError::Copy => f.write_str("COPY keeps every type; start with another file type"),
             RecipeError::Float(ty) => write!(
                 f,
-                "rules have no effect with the file type {ty}, as in llama.cpp; start with a quantized type, such as Q8_0, \
-                    and end with the rule `.={}`",
+                "rules have no effect with the file type {ty}, as in llama.cpp; start with a quantized type, such as \
+                 Q8_0, and end with the rule `.={}`",
                 ty.info().map_or("f16", |row| row.tensor_type.info().map_or("f16", |info| info.name)),
             ),
             RecipeError::Type { tensor, ty } => {

@@ -15,7 +15,8 @@ const STEP: usize = 32;
 
 /// Decoders of numbers of a size. Each is given in lanes, as the vector of the numbers at the start of some bytes, and for one number.
 macro_rules! decode {
-    ($($(#[$doc:meta])* $name:ident: $number:ty, |$lanes:ident, $bytes:ident| $vector:expr, |$x:ident| $value:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $number:ty, |$lanes:ident, $bytes:ident| $vector:expr,
+      |$x:ident| $value:expr;)*) => {$(
         $(#[$doc])*
         pub(super) fn $name(isa: Isa, packed: &[u8], values: &mut [f32]) {
             const BYTES: usize = size_of::<$number>();
@@ -50,7 +51,8 @@ macro_rules! decode {
 
 /// Encoders to numbers of a size. Each is given in lanes, storing a vector at the start of some bytes, and for one value.
 macro_rules! encode {
-    ($($(#[$doc:meta])* $name:ident: $number:ty, |$lanes:ident, $v:ident, $bytes:ident| $store:expr, |$x:ident| $value:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $number:ty, |$lanes:ident, $v:ident, $bytes:ident| $store:expr,
+      |$x:ident| $value:expr;)*) => {$(
         $(#[$doc])*
         pub(super) fn $name(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
             const BYTES: usize = size_of::<$number>();

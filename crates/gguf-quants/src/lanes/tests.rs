@@ -116,7 +116,8 @@ macro_rules! lanes_of {
 /// Compares each operation, as it acts on vectors, with its expression.
 macro_rules! check {
     // Two floats to a float.
-    (floats $lanes:ident $type:ident $($same:ident |$a:ident, $b:ident| $vector:expr, |$x:ident, $y:ident| $scalar:expr;)*) => {
+    (floats $lanes:ident $type:ident $($same:ident |$a:ident, $b:ident| $vector:expr,
+     |$x:ident, $y:ident| $scalar:expr;)*) => {
         for (first, second) in pairs(&floats()) {
             let ($lanes, (v, w)) = ($lanes, ($lanes.load(&first), $lanes.load(&second)));
             $({
@@ -127,7 +128,8 @@ macro_rules! check {
                     let expected: f32 = $scalar;
                     assert!($same(got[i], expected),
                         "{:?}: {} of {:e} ({:#010x}) and {:e} ({:#010x}): {:e} ({:#010x}), not {:e} ({:#010x})",
-                        $lanes, stringify!($vector), $x, $x.to_bits(), $y, $y.to_bits(), got[i], got[i].to_bits(), expected,
+                        $lanes, stringify!($vector), $x, $x.to_bits(), $y, $y.to_bits(),
+                        got[i], got[i].to_bits(), expected,
                         expected.to_bits());
                 }
             })*
@@ -141,7 +143,10 @@ macro_rules! check {
                 for i in 0..$type::N {
                     let ($x, $y) = (first[i], second[i]);
                     let expected: bool = $scalar;
-                    assert_eq!(mask.to_bits() >> i & 1 != 0, expected, "{:?}: {} of {:e} and {:e}", $lanes, stringify!($name), $x, $y);
+                    assert_eq!(
+                        mask.to_bits() >> i & 1 != 0, expected,
+                        "{:?}: {} of {:e} and {:e}", $lanes, stringify!($name), $x, $y
+                    );
                 }
             })*
         }
@@ -156,7 +161,10 @@ macro_rules! check {
                 for i in 0..$type::N {
                     let ($x, $y) = (first[i], second[i]);
                     let expected: i32 = $scalar;
-                    assert_eq!(got[i], expected, "{:?}: {} of {:#010x} and {:#010x}", $lanes, stringify!($vector), $x, $y);
+                    assert_eq!(
+                        got[i], expected,
+                        "{:?}: {} of {:#010x} and {:#010x}", $lanes, stringify!($vector), $x, $y
+                    );
                 }
             })*
         }

@@ -72,7 +72,10 @@ impl<T: Floats> Floats for Pair<T> {
     type I = Pair<T::I>;
     type M = Pair<T::M>;
     forward_self! { sqrt(); abs(); max(other); min(other); }
-    forward! { lt(other) -> M; le(other) -> M; gt(other) -> M; ge(other) -> M; equal(other) -> M; trunc() -> I; bits() -> I; }
+    forward! {
+        lt(other) -> M; le(other) -> M; gt(other) -> M; ge(other) -> M;
+        equal(other) -> M; trunc() -> I; bits() -> I;
+    }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
         let (a, b) = halves(to, T::N);

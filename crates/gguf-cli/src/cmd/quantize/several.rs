@@ -55,11 +55,11 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
         true => outputs.iter().map(|output| (&output.plan, output.out.as_path())).collect(),
         false => Vec::new(),
     };
-    let rooms = gguf_pipeline::rooms(&named);
+    let rooms = gguf_pipeline::disk_space(&named);
     if ui.schema.is_some() {
         let disks = rooms.iter().map(JsonDisk::from).collect();
         json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(Written::document).collect(), disks })?;
-        return Ok(preflight::judge_rooms(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
+        return Ok(preflight::check_disk_space(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
     }
     let mut columns = vec![
         Column::left("FILE TYPE").styled(Style::Cyan),
@@ -83,7 +83,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
         }
     }
     table.print(ui, 0)?;
-    Ok(preflight::print_rooms(ui, &rooms)?.max(preflight::judge_outputs(ui, &named, options)))
+    Ok(preflight::print_disk_space(ui, &rooms)?.max(preflight::judge_outputs(ui, &named, options)))
 }
 
 /// Writes several outputs from one read, and prints a summary.

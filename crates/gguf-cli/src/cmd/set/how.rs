@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gguf_edit::{Change, Edit, EditOptions, EditPlan, Way};
+use gguf_edit::{Change, Edit, EditMethod, EditOptions, EditPlan};
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{Gguf, Str, Value as Kv};
 use gguf_io::ModelFile;
@@ -175,7 +175,7 @@ impl How {
         let said = Said::of(plan);
         if self.json {
             let path = self.output.as_deref().unwrap_or(plan.path());
-            let report = said.json(path, plan.way(), plan.changes(), plan.room(), findings, true);
+            let report = said.json(path, plan.method(), plan.changes(), plan.room(), findings, true);
             json::print(ui, LEVELS, &report)?;
             return Ok(Verdict::Good);
         }
@@ -193,7 +193,7 @@ impl How {
         }
         let text = match &self.output {
             Some(output) => format!("would be written to {}, including all data", output.display()),
-            None => said.planned(plan.way(), plan.room()),
+            None => said.planned(plan.method(), plan.room()),
         };
         for line in wrap(&text, ui.width.unwrap_or(usize::MAX)) {
             writeln!(ui.out, "{}", crate::ui::safe(&line))?;
@@ -327,20 +327,22 @@ impl Said {
         Said { before, after, written: plan.written_bytes(), n: plan.changes().len() }
     }
 
-    fn how(&self, way: Way) -> String {
+    fn how(&self, way: EditMethod) -> String {
         match way {
-            Way::Nothing => "nothing to change".to_owned(),
-            Way::Room => "in place, in reserved space".to_owned(),
-            Way::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
-            Way::Share => "as a new file that shares its data with the old one".to_owned(),
-            Way::Copy { why } => format!("as a new file of {} with all data copied, because {why}", size(self.after)),
+            EditMethod::Nothing => "nothing to change".to_owned(),
+            EditMethod::Reserved => "in place, in reserved space".to_owned(),
+            EditMethod::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
+            EditMethod::Share => "as a new file that shares its data with the old one".to_owned(),
+            EditMethod::Copy { why } => {
+                format!("as a new file of {} with all data copied, because {why}", size(self.after))
+            }
             _ => String::new(),
         }
     }
 
-    fn planned(&self, way: Way, room: u64) -> String {
+    fn planned(&self, way: EditMethod, room: u64) -> String {
         match way {
-            Way::Nothing => "nothing would change".to_owned(),
+            EditMethod::Nothing => "nothing would change".to_owned(),
             way => format!(
                 "would be edited {}: at most {} written, {} for later edits",
                 self.how(way),
@@ -350,29 +352,37 @@ impl Said {
         }
     }
 
-    fn done(&self, way: Way, changes: &[Change], room: u64, is_copy: bool) -> String {
+    fn done(&self, way: EditMethod, changes: &[Change], room: u64, is_copy: bool) -> String {
         let n = match changes.len() {
             0 => "no changes".to_owned(),
             1 => "1 change".to_owned(),
             n => format!("{} changes", grouped(n as u64)),
         };
         match way {
-            Way::Nothing => "nothing to change".to_owned(),
+            EditMethod::Nothing => "nothing to change".to_owned(),
             way if is_copy => {
-                let shared = if way == Way::Share { ", which shares the data" } else { "" };
+                let shared = if way == EditMethod::Share { ", which shares the data" } else { "" };
                 format!("{n}, in a copy{shared}")
             }
             way => format!("{n}, {}; {} for later edits", self.how(way), left(room)),
         }
     }
 
-    fn json(&self, path: &Path, way: Way, changes: &[Change], room: u64, findings: &[Finding], dry_run: bool) -> Value {
+    fn json(
+        &self,
+        path: &Path,
+        way: EditMethod,
+        changes: &[Change],
+        room: u64,
+        findings: &[Finding],
+        dry_run: bool,
+    ) -> Value {
         let (name, why, inserted) = match way {
-            Way::Nothing => ("nothing", None, 0),
-            Way::Room => ("room", None, 0),
-            Way::Insert { bytes } => ("insert", None, bytes),
-            Way::Share => ("share", None, 0),
-            Way::Copy { why } => ("copy", Some(why), 0),
+            EditMethod::Nothing => ("nothing", None, 0),
+            EditMethod::Reserved => ("room", None, 0),
+            EditMethod::Insert { bytes } => ("insert", None, bytes),
+            EditMethod::Share => ("share", None, 0),
+            EditMethod::Copy { why } => ("copy", Some(why), 0),
             _ => ("other", None, 0),
         };
         json!({

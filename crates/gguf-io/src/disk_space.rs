@@ -7,7 +7,7 @@ use crate::{Error, Output};
 /// The free space of a disk, and how much of it files need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Room {
+pub struct DiskSpace {
     /// The first of the files.
     pub path: PathBuf,
     /// Where the disk is mounted.
@@ -18,32 +18,32 @@ pub struct Room {
     pub free: u64,
 }
 
-impl Room {
-    /// Checks that the room suffices.
+impl DiskSpace {
+    /// Checks that the space suffices.
     ///
     /// # Errors
-    /// [`Error::NoRoom`].
+    /// [`Error::NoDiskSpace`].
     pub fn check(&self) -> Result<(), Error> {
         if self.needed <= self.free {
             return Ok(());
         }
-        let Room { path, disk, needed, free } = self.clone();
-        Err(Error::NoRoom { path, disk, needed, free })
+        let DiskSpace { path, disk, needed, free } = self.clone();
+        Err(Error::NoDiskSpace { path, disk, needed, free })
     }
 }
 
 /// The free space of the disks for new files of these lengths, one entry per disk. Directories that do not exist, disks that do not report
 /// free space, and systems other than Linux, have no entry.
-pub fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
-    linux::rooms(files)
+pub fn disk_space<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<DiskSpace> {
+    linux::disk_space(files)
 }
 
 /// Checks that the disks have enough space for all these files, given with their final lengths. Space already allocated to a file is
 /// included. Disks that do not report free space, and systems other than Linux, pass.
 ///
 /// # Errors
-/// [`Error::NoRoom`] for the first disk with insufficient space, and [`Error::Io`].
-pub fn check_room<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
+/// [`Error::NoDiskSpace`] for the first disk with insufficient space, and [`Error::Io`].
+pub fn check_disk_space<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
     linux::check(files)
 }
 
@@ -54,7 +54,7 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
 
-    use super::Room;
+    use super::DiskSpace;
     use crate::{Error, Output};
 
     /// The space needed by a file, or by all files on a disk.
@@ -77,25 +77,25 @@ mod linux {
         }
         match shortage(needs) {
             Some(Need { file, needed, free }) => {
-                Err(Error::NoRoom { path: file.path().to_owned(), disk: mount_of(file.path()), needed, free })
+                Err(Error::NoDiskSpace { path: file.path().to_owned(), disk: mount_of(file.path()), needed, free })
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
+    pub(super) fn disk_space<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<DiskSpace> {
         let need = |(file, needed): (&'a Path, u64)| {
             let folder = crate::disk::folder(file);
             let free = free(rustix::fs::statvfs(folder).ok()?)?;
             Some((fs::metadata(folder).ok()?.dev(), Need { file, needed, free }))
         };
-        let room = |Need { file, needed, free }: Need<&Path>| Room {
+        let space = |Need { file, needed, free }: Need<&Path>| DiskSpace {
             path: file.to_owned(),
             disk: mount_of(file),
             needed,
             free,
         };
-        by_disk(files.filter_map(need)).into_values().map(room).collect()
+        by_disk(files.filter_map(need)).into_values().map(space).collect()
     }
 
     /// The free bytes of a disk. File systems without blocks do not report their size.
@@ -137,7 +137,7 @@ mod linux {
         Ok(())
     }
 
-    pub(super) fn rooms<'a>(_: impl Iterator<Item = (&'a std::path::Path, u64)>) -> Vec<super::Room> {
+    pub(super) fn disk_space<'a>(_: impl Iterator<Item = (&'a std::path::Path, u64)>) -> Vec<super::DiskSpace> {
         Vec::new()
     }
 }
@@ -174,10 +174,10 @@ mod tests {
         let outputs = ["a", "b", "c"].map(|name| Output::create(path(name), false).unwrap());
         let disk = rustix::fs::fstatvfs(outputs[0].file()).unwrap();
         let free = disk.f_bavail * disk.f_frsize;
-        let each = |bytes: u64| check_room(outputs.iter().map(move |output| (output, bytes)));
+        let each = |bytes: u64| check_disk_space(outputs.iter().map(move |output| (output, bytes)));
         each(free / 8).unwrap();
         match each(free / 2).unwrap_err() {
-            Error::NoRoom { path: of, disk, needed, free } => {
+            Error::NoDiskSpace { path: of, disk, needed, free } => {
                 assert_eq!(of, path("a"));
                 assert!(folder.path().canonicalize().unwrap().starts_with(disk));
                 assert!(needed > free);
@@ -191,11 +191,11 @@ mod tests {
     fn room_is_that_of_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b, nowhere) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("no/c"));
-        let found = rooms([(a.as_path(), 3), (b.as_path(), u64::MAX - 9), (nowhere.as_path(), 7)].into_iter());
+        let found = disk_space([(a.as_path(), 3), (b.as_path(), u64::MAX - 9), (nowhere.as_path(), 7)].into_iter());
         let [room] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((room.path.as_path(), room.needed), (a.as_path(), u64::MAX - 6));
         assert!(room.free > 0 && folder.path().canonicalize().unwrap().starts_with(&room.disk));
-        assert!(matches!(room.check(), Err(Error::NoRoom { .. })));
-        Room { needed: room.free, ..room.clone() }.check().unwrap();
+        assert!(matches!(room.check(), Err(Error::NoDiskSpace { .. })));
+        DiskSpace { needed: room.free, ..room.clone() }.check().unwrap();
     }
 }

@@ -12,9 +12,9 @@ use crate::layout::{Family, Hparam};
 use crate::question::{Answers, Guess, Question, Topic};
 use crate::vocab::Vocabulary;
 
-/// The settled values; `None` for values that the architecture does not need.
+/// The inferred values; `None` for values that the architecture does not need.
 #[derive(Debug, Default)]
-pub(crate) struct Settled {
+pub(crate) struct Inferred {
     pub(crate) context_length: Option<u32>,
     pub(crate) norm_epsilon: Option<f32>,
     pub(crate) rope_freq_base: Option<f32>,
@@ -28,7 +28,7 @@ pub(crate) struct Settled {
 /// An answer with its origin.
 enum Answer {
     /// Given by the user, or found in the original's files.
-    Given(String),
+    Known(String),
     /// Taken without asking, with the reason.
     Sure(String, String),
     /// Proposed, with the reason.
@@ -56,15 +56,15 @@ pub(crate) fn get<T: for<'a> FromValue<'a>>(kvs: &[(String, Value)], key: &str) 
 ///
 /// # Errors
 /// If an answer contradicts the file.
-pub(crate) fn settle(
+pub(crate) fn infer(
     file: &LegacyFile,
     arrangement: &Arrangement<'_>,
     vocabulary: &Vocabulary,
     answers: &Answers,
-) -> Result<Settled, Error> {
-    let mut settled = Settled::default();
+) -> Result<Inferred, Error> {
+    let mut inferred = Inferred::default();
     if file.is_adapter() {
-        return Ok(settled);
+        return Ok(inferred);
     }
     let n_head = file.hparams.int(Hparam::Head);
     if let (Some(given), Some(n_kv)) = (answers.heads_per_group, arrangement.n_head_kv)
@@ -80,30 +80,30 @@ pub(crate) fn settle(
     let facts = Facts::new(file, arrangement);
     for topic in topics(file, vocabulary, answers) {
         let answer = match given(topic, file.family, answers) {
-            Some(value) => Answer::Given(value),
+            Some(value) => Answer::Known(value),
             None => facts.propose(topic, vocabulary),
         };
         let value = match answer {
-            Answer::Given(value) => value,
+            Answer::Known(value) => value,
             Answer::Sure(value, reason) => {
-                settled.guesses.push(Guess { topic, value: value.clone(), reason });
+                inferred.guesses.push(Guess { topic, value: value.clone(), reason });
                 value
             }
             Answer::Proposed(value, reason) if answers.accept => {
-                settled.guesses.push(Guess { topic, value: value.clone(), reason });
+                inferred.guesses.push(Guess { topic, value: value.clone(), reason });
                 value
             }
             Answer::Proposed(proposal, reason) => {
-                settled.questions.push(Question { topic, proposal, reason });
+                inferred.questions.push(Question { topic, proposal, reason });
                 continue;
             }
         };
-        settled.take(topic, &value)?;
+        inferred.take(topic, &value)?;
     }
-    Ok(settled)
+    Ok(inferred)
 }
 
-impl Settled {
+impl Inferred {
     /// Stores an answer, given as text.
     fn take(&mut self, topic: Topic, value: &str) -> Result<(), Error> {
         let mut answers = Answers::default();
@@ -259,8 +259,8 @@ impl Facts {
             (Topic::LostTokens, _) => {
                 let n = vocabulary.n_lost;
                 let reason = format!(
-                    "the file has lost the bytes of {n} tokens; without the original tokenizer they become placeholders, \
-                     and some text is tokenized differently than in training"
+                    "the file has lost the bytes of {n} tokens; without the original tokenizer they become \
+                     placeholders, and some text is tokenized differently than in training"
                 );
                 Answer::Proposed("yes".to_owned(), reason)
             }
