@@ -1,7 +1,7 @@
 //! The recorded results of ggml: the rows and blocks, and their files.
 //!
 //! `vectors/q4_K.bin` contains the output of `ggml_quantize_chunk` for the rows of [`cases`], one case after the other.
-//! `vectors/decoded.txt` has a line for each type that ggml decodes: its name, the [`Hash`](super::Hash) of the values of [`packed`], and
+//! `vectors/decoded.txt` has a line for each type that ggml decodes: its name, the [`Hash`](crate::random::Hash) of the values of [`packed`], and
 //! the bits of the first four of them. NaNs are avoided in both, because their signs depend on the machine.
 //!
 //! Recorded with `cargo bench -p gguf-benches --bench exact -- --record crates/gguf-quants/tests/vectors`.
