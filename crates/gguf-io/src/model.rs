@@ -1,5 +1,6 @@
 //! A model: one file, or all shards of one, opened from any of them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Model {
     /// # Errors
     /// [`Error::Shards`] if a shard is missing or they do not belong together; otherwise see [`ModelFile::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
-        Model::open_with(path.as_ref(), |path| ModelFile::open(path))
+        Model::open_by(path.as_ref(), |path| ModelFile::open(path))
     }
 
     /// As [`open`](Model::open), with the tensor data of all files mapped into memory. An `Arc` of the model shares the maps among threads and
@@ -50,10 +51,17 @@ impl Model {
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Model, Error> {
         // SAFETY: guaranteed by the caller for all files of the model.
-        Model::open_with(path.as_ref(), |path| unsafe { ModelFile::map(path) })
+        Model::open_by(path.as_ref(), |path| unsafe { ModelFile::map(path) })
     }
+}
 
-    fn open_with(path: &Path, open: impl Fn(&Path) -> Result<ModelFile, Error>) -> Result<Model, Error> {
+impl Model {
+    /// As [`open`](Model::open), with a function that opens the files, for files that are not on the disk. It gets `path`, and the paths of the
+    /// other shards beside it.
+    ///
+    /// # Errors
+    /// Those of `open`; [`Error::Shards`]. A shard is missing if opening it is an [`Error::Io`] of the kind [`NotFound`](io::ErrorKind::NotFound).
+    pub fn open_by(path: &Path, open: impl Fn(&Path) -> Result<ModelFile, Error>) -> Result<Model, Error> {
         let first = open(path)?;
         let Some(count @ 2..) = ShardKeys::of(first.gguf()).count else { return Ok(Model { files: vec![first] }) };
         let bad = |problem| Error::Shards { path: path.to_owned(), problem };
@@ -67,19 +75,19 @@ impl Model {
                 Some(file) => file,
                 None => {
                     let sibling = path.with_file_name(&sibling);
-                    if !sibling.exists() {
-                        return Err(bad(ShardsProblem::Missing { number: i as u64 + 1, count, path: sibling }));
+                    match open(&sibling) {
+                        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                            return Err(bad(ShardsProblem::Missing { number: i as u64 + 1, count, path: sibling }));
+                        }
+                        opened => opened?,
                     }
-                    open(&sibling)?
                 }
             };
             files.push(file);
         }
         Model::of_shards(files, path)
     }
-}
 
-impl Model {
     /// Opens a model in a single source of bytes: memory, a [`Map`](crate::Map), a remote object. `name` identifies it in messages.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-hf", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-legacy", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-edit", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
+    ("gguf-remote", &["gguf-io", "gguf-hf"]),
     ("ggufkit", LIBRARIES),
     ("gguf-cli", ALL),
     ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
@@ -33,6 +34,7 @@ const ALL: &[&str] = &[
     "gguf-hf",
     "gguf-legacy",
     "gguf-edit",
+    "gguf-remote",
     "ggufkit",
 ];
 

@@ -1,0 +1,534 @@
+//! A file on a web server, as a source of bytes.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use gguf_io::ReadAt;
+use ureq::http::header;
+
+use crate::ahead::{Segments, State, fetch_window, lock};
+use crate::attempts::{Attempts, Failed, Retry};
+use crate::client::{Answer, Client, Request};
+use crate::error::{Error, Problem};
+use crate::location::Url;
+use crate::sum::Sum;
+
+/// The length of reads that make good use of a request.
+const PREFERRED: usize = 4 << 20;
+
+/// The first and the longest window of data that is fetched for small reads. It doubles while reads follow each other.
+const FIRST_WINDOW: u64 = 64 << 10;
+const LONGEST_WINDOW: u64 = PREFERRED as u64;
+
+/// The part of a large read that one request fetches, and the number of such requests at once.
+const PART: usize = 16 << 20;
+const PARTS: usize = 4;
+
+/// The largest length of a file that is believed: 1 EB.
+const LONGEST: u64 = 1_000_000_000_000_000_000;
+
+/// A file on a web server. It is read in ranges, with few requests: reads that follow each other are fetched in growing windows, long ones in
+/// several requests at once, and [`Client::ahead`] fetches planned ones before they are read.
+///
+/// The first response fixes the length and the ETag of the file. Later responses must have the same, and the requested range; otherwise the
+/// read fails, with an [`Error`] as the cause of the [`io::Error`].
+///
+/// Failed requests are repeated, see [`Settings`](crate::Settings). Links that a server redirects to are kept, and renewed when they expire.
+#[derive(Clone)]
+pub struct HttpFile(Arc<Shared>);
+
+pub(crate) struct Shared {
+    client: Client,
+    url: Url,
+    name: PathBuf,
+    /// What the first response said.
+    identity: OnceLock<Identity>,
+    /// The length that a listing says, before the first response.
+    stated: Option<u64>,
+    /// The target of redirects.
+    link: Mutex<Option<Url>>,
+    /// The response that [`HttpFile::open`] got: the whole file, unless it is dropped.
+    first: Mutex<Option<Answer>>,
+    pub(crate) segments: Mutex<Segments>,
+    arrived: Condvar,
+    /// The end of the last read that was in no segment, and the window after it.
+    window: Mutex<(u64, u64)>,
+    /// The expected SHA-256, and that of the bytes so far.
+    sha256: Option<(String, Mutex<Sum>)>,
+}
+
+/// What must be the same in all responses.
+#[derive(Debug)]
+struct Identity {
+    length: u64,
+    etag: Option<String>,
+    modified: Option<String>,
+}
+
+impl HttpFile {
+    /// Opens a file with one request, whose response is the start of the [stream](ReadAt::stream) of all bytes. It ends if something else is
+    /// read first.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(client: &Client, url: &Url) -> Result<HttpFile, Error> {
+        let file = HttpFile::new(client, url, Path::new(&url.to_string()), None, None);
+        let mut attempts = Attempts::default();
+        let answer = loop {
+            match file.0.request(0, None) {
+                Ok((answer, _)) => break answer,
+                Err(failed) => attempts.failed(client, failed)?,
+            }
+        };
+        *lock(&file.0.first) = Some(answer);
+        Ok(file)
+    }
+
+    /// A file of known length, and perhaps SHA-256, in hexadecimal. Nothing is requested before the first read. `name` is its name for
+    /// [`Client::ahead`].
+    pub(crate) fn new(
+        client: &Client,
+        url: &Url,
+        name: &Path,
+        stated: Option<u64>,
+        sha256: Option<String>,
+    ) -> HttpFile {
+        let sum = sha256.zip(stated).map(|(expected, length)| (expected, Mutex::new(Sum::new(length))));
+        let shared = Arc::new(Shared {
+            client: client.clone(),
+            url: url.clone(),
+            name: name.to_owned(),
+            identity: OnceLock::new(),
+            stated,
+            link: Mutex::default(),
+            first: Mutex::default(),
+            segments: Mutex::default(),
+            arrived: Condvar::new(),
+            window: Mutex::default(),
+            sha256: sum,
+        });
+        client.budget().add_file(name, &shared);
+        HttpFile(shared)
+    }
+}
+
+impl Shared {
+    /// The length, if it is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.identity.get().map(|identity| identity.length).or(self.stated)
+    }
+
+    /// Requests the bytes from `start` to `end`, or to the end of the file, and checks the headers of the response. Returns it, and the
+    /// number of bytes of its body.
+    fn request(&self, start: u64, end: Option<u64>) -> Result<(Answer, u64), Failed> {
+        let link = lock(&self.link).clone();
+        let range = Some((start, end.map(|end| end - 1)));
+        let strong = self.identity.get().and_then(|identity| identity.etag.as_deref());
+        let if_match = strong.filter(|etag| etag.starts_with('"'));
+        let request = Request { url: link.as_ref().unwrap_or(&self.url), range, if_match };
+        let answer = self.client.send(request).map_err(|failed| match failed.error.problem {
+            // The link has expired.
+            Problem::Status { status: 400 | 401 | 403 | 404 | 410, .. } if link.is_some() => {
+                *lock(&self.link) = None;
+                Failed { retry: Retry::Now, ..failed }
+            }
+            _ => failed,
+        })?;
+        let body = self.check(&answer, start, end).map_err(|e| Failed::new(&answer.url, range, e))?;
+        if answer.url != self.url {
+            *lock(&self.link) = Some(answer.url.clone());
+        }
+        Ok((answer, body))
+    }
+
+    /// Checks the headers of a response, and returns the number of bytes of its body.
+    fn check(&self, answer: &Answer, start: u64, end: Option<u64>) -> Result<u64, (Problem, Retry)> {
+        let never = |problem| (problem, Retry::Never);
+        let text = |name| answer.header(name).map(str::to_owned);
+        let known = self.identity.get();
+        let (etag, modified) = (text(header::ETAG), text(header::LAST_MODIFIED));
+        if answer.status == 412 {
+            let before = known.and_then(|known| known.etag.clone()).unwrap_or_default();
+            let after = etag.unwrap_or_else(|| "another".to_owned());
+            return Err(never(Problem::Changed { what: "ETag", before, after }));
+        }
+        match text(header::CONTENT_ENCODING) {
+            Some(encoding) if encoding != "identity" => return Err(never(Problem::Encoding(encoding))),
+            _ => {}
+        }
+        let content = answer.header(header::CONTENT_LENGTH).and_then(|text| text.trim().parse::<u64>().ok());
+        let (length, body) = match answer.status {
+            206 => {
+                let found = answer.header(header::CONTENT_RANGE).unwrap_or_default();
+                let wrong = || never(Problem::ContentRange { found: shown(found) });
+                let (first, last, total) = content_range(found).ok_or_else(wrong)?;
+                let total = total.or(self.length()).ok_or_else(wrong)?;
+                let expected = end.unwrap_or(total).min(total);
+                if first != start || last.checked_add(1) != Some(expected) || last < first {
+                    return Err(wrong());
+                }
+                let body = expected - start;
+                if content.is_some_and(|content| content != body) {
+                    let found = format!("Content-Length is {content:?}, Content-Range {}", shown(found));
+                    return Err(never(Problem::Length { found }));
+                }
+                (total, body)
+            }
+            // An empty file has no ranges.
+            416 if start == 0 && answer.header(header::CONTENT_RANGE) == Some("bytes */0") => (0, 0),
+            416 => {
+                let now = answer
+                    .header(header::CONTENT_RANGE)
+                    .and_then(|text| text.strip_prefix("bytes */")?.parse::<u64>().ok());
+                return Err(never(match (self.length(), now) {
+                    (Some(before), Some(after)) if before != after => changed_length(before, after),
+                    _ => Problem::Status { status: 416, text: None },
+                }));
+            }
+            // The whole file is what was requested.
+            _ if start == 0 && content.is_some_and(|content| end.is_none_or(|end| end >= content)) => {
+                let content = content.unwrap_or_default();
+                (content, content)
+            }
+            _ if start == 0 && end.is_none() => {
+                return Err(never(Problem::Length { found: "there is no Content-Length".to_owned() }));
+            }
+            _ => return Err(never(Problem::NoRanges)),
+        };
+        if length > LONGEST {
+            return Err(never(Problem::Length { found: format!("{length} bytes") }));
+        }
+        if let Some(stated) = self.stated.filter(|stated| *stated != length) {
+            return Err(never(changed_length(stated, length)));
+        }
+        let Identity { length: l, etag: e, modified: m } =
+            self.identity.get_or_init(|| Identity { length, etag: etag.clone(), modified: modified.clone() });
+        let differs = |before: &Option<String>, after: &Option<String>| match (before, after) {
+            (Some(before), Some(after)) if before != after => Some((shown(before), shown(after))),
+            _ => None,
+        };
+        let what = differs(e, &etag).map(|found| ("ETag", found));
+        let what = what.or_else(|| differs(m, &modified).filter(|_| e.is_none()).map(|found| ("Last-Modified", found)));
+        match what {
+            Some((what, (before, after))) => Err(never(Problem::Changed { what, before, after })),
+            None if *l != length => Err(never(changed_length(*l, length))),
+            None => Ok(body),
+        }
+    }
+
+    /// Fetches the bytes from `start` with as many requests as necessary.
+    fn fetch(&self, start: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let mut attempts = Attempts::default();
+        let mut filled = 0;
+        let end = start + buf.len() as u64;
+        while let Some(rest @ [_, ..]) = buf.get_mut(filled..) {
+            let at = start + filled as u64;
+            let failed = match self.request(at, Some(end)) {
+                Ok((answer, body)) => {
+                    let (n, failed) = read_body(answer, rest, at, body);
+                    filled += n;
+                    attempts.advance(n as u64);
+                    failed
+                }
+                Err(failed) => Some(failed),
+            };
+            if let Some(failed) = failed {
+                attempts.failed(&self.client, failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches a registered segment.
+    pub(crate) fn fill(&self, range: &Range<u64>) {
+        let fetched = usize::try_from(range.end - range.start).map(|len| {
+            let mut bytes = vec![0; len];
+            self.fetch(range.start, &mut bytes)?;
+            let bytes: Arc<[u8]> = bytes.into();
+            self.add_to_sum(|sum| sum.add_shared(range.start, &bytes))?;
+            Ok(bytes)
+        });
+        let state = match fetched {
+            Ok(Ok(bytes)) => State::Here(bytes),
+            Ok(Err(e)) => State::Failed(e),
+            Err(_) => State::Failed(Error::new(&self.url, Problem::Length { found: format!("bytes {range:?}") })),
+        };
+        if let Some(segment) = lock(&self.segments).get_mut(&range.start) {
+            segment.state = state;
+        }
+        self.arrived.notify_all();
+    }
+
+    /// Adds bytes to the hash, and compares it at the end of the file.
+    fn add_to_sum(&self, add: impl FnOnce(&mut Sum) -> Option<String>) -> Result<(), Error> {
+        let Some((expected, sum)) = &self.sha256 else { return Ok(()) };
+        match add(&mut lock(sum)) {
+            Some(found) if found != *expected => {
+                Err(Error::new(&self.url, Problem::Sha256 { expected: expected.clone(), found }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies bytes of a segment that has the first one, and waits if it is on its way. Otherwise returns the number of bytes before the
+    /// next segment.
+    fn copy(&self, at: u64, buf: &mut [u8]) -> Result<Result<usize, usize>, Error> {
+        let mut segments = lock(&self.segments);
+        loop {
+            let Some((&start, segment)) = segments.range_mut(..=at).next_back().filter(|(s, g)| **s + g.len > at)
+            else {
+                let next = segments.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
+                return Ok(Err(usize::try_from(next - at).unwrap_or(usize::MAX).min(buf.len())));
+            };
+            let n = match &segment.state {
+                State::Planned => {
+                    segment.state = State::Coming;
+                    let range = start..start + segment.len;
+                    drop(segments);
+                    self.client.budget().take_now(range.end - range.start);
+                    self.fill(&range);
+                    segments = lock(&self.segments);
+                    continue;
+                }
+                State::Coming => {
+                    segments = self.arrived.wait(segments).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                State::Failed(e) => {
+                    let (e, len) = (e.clone(), segment.len);
+                    segments.remove(&start);
+                    drop(segments);
+                    self.client.budget().release(len);
+                    return Err(e);
+                }
+                State::Here(bytes) => {
+                    let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
+                    let n = from.len().min(buf.len());
+                    if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
+                        to.copy_from_slice(from);
+                    }
+                    n
+                }
+            };
+            segment.left = segment.left.saturating_sub(n as u64);
+            let len = segment.len;
+            if segment.left == 0 {
+                segments.remove(&start);
+                drop(segments);
+                self.client.budget().release(len);
+            }
+            return Ok(Ok(n));
+        }
+    }
+
+    /// Reads bytes that are in no segment.
+    fn read_missing(&self, at: u64, buf: &mut [u8], length: u64) -> Result<(), Error> {
+        let len = buf.len() as u64;
+        let window = {
+            let mut window = lock(&self.window);
+            let follows = at == window.0 && at > 0;
+            window.1 = if follows { (window.1 * 2).min(LONGEST_WINDOW) } else { FIRST_WINDOW };
+            window.0 = at + len.max(window.1).min(length - at);
+            window.1
+        };
+        if len < window {
+            let next = lock(&self.segments).range(at..).next().map_or(u64::MAX, |(start, _)| *start);
+            let range = at..(at + window).min(length).min(next);
+            if range.end - at > len && fetch_window(&self.client, self, &range) {
+                return self.read(at, buf, length);
+            }
+        }
+        if buf.len() <= PART {
+            self.fetch(at, buf)?;
+        } else {
+            let mut from = at;
+            for several in buf.chunks_mut(PART * PARTS) {
+                let n = several.len();
+                self.fetch_parts(from, several)?;
+                from += n as u64;
+            }
+        }
+        self.add_to_sum(|sum| sum.add(at, buf))
+    }
+
+    /// Fetches bytes with several requests at once.
+    fn fetch_parts(&self, at: u64, buf: &mut [u8]) -> Result<(), Error> {
+        std::thread::scope(|scope| {
+            let parts = (0..).zip(buf.chunks_mut(PART));
+            let fetch = |(i, part)| scope.spawn(move || self.fetch(at + i * PART as u64, part));
+            let fetching: Vec<_> = parts.map(fetch).collect();
+            let mut fetched = fetching.into_iter().map(std::thread::ScopedJoinHandle::join);
+            fetched.try_for_each(|fetched| fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+
+    /// Reads bytes within the file.
+    fn read(&self, mut at: u64, mut buf: &mut [u8], length: u64) -> Result<(), Error> {
+        while !buf.is_empty() {
+            let n = match self.copy(at, buf)? {
+                Ok(n) => n,
+                Err(missing) => {
+                    let part = buf.get_mut(..missing).unwrap_or_default();
+                    self.read_missing(at, part, length)?;
+                    missing
+                }
+            };
+            buf = buf.get_mut(n..).unwrap_or_default();
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    /// The error of a read, without the URL if it is the name of the file.
+    fn io(&self, e: Error) -> io::Error {
+        let is_name = Path::new(&e.url) == self.name;
+        if is_name { Error { url: String::new(), ..e }.into() } else { e.into() }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let segments = std::mem::take(self.segments.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let in_memory = segments.values().filter(|segment| !matches!(segment.state, State::Planned));
+        self.client.budget().release(in_memory.map(|segment| segment.len).sum());
+    }
+}
+
+/// Reads a body of `body` bytes into `buf`, which is as long. Returns how many arrived, and what failed.
+fn read_body(mut answer: Answer, buf: &mut [u8], at: u64, body: u64) -> (usize, Option<Failed>) {
+    let range = Some((at, (at + body).checked_sub(1)));
+    let failed = |url: &Url, e| Failed::new(url, range, e);
+    let mut filled = 0;
+    let expected = usize::try_from(body).unwrap_or(usize::MAX).min(buf.len());
+    while let Some(rest @ [_, ..]) = buf.get_mut(filled..expected) {
+        match answer.read(rest) {
+            Ok(0) => {
+                let problem = Problem::Body { expected: body, found: filled as u64 };
+                return (filled, Some(failed(&answer.url, (problem, Retry::Later))));
+            }
+            Ok(n) => filled += n,
+            Err(e) => return (filled, Some(failed(&answer.url, e))),
+        }
+    }
+    if filled < buf.len() {
+        let problem = Problem::Body { expected: buf.len() as u64, found: filled as u64 };
+        return (filled, Some(failed(&answer.url, (problem, Retry::Later))));
+    }
+    // The end of the body is read, so that the connection can be used again.
+    match answer.read(&mut [0]) {
+        Ok(0) | Err(_) => (filled, None),
+        Ok(_) => {
+            let problem = Problem::Body { expected: body, found: body + 1 };
+            (filled, Some(failed(&answer.url, (problem, Retry::Never))))
+        }
+    }
+}
+
+impl ReadAt for HttpFile {
+    fn size(&self) -> io::Result<u64> {
+        self.0.length().ok_or_else(|| io::Error::other("nothing was read yet"))
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let length = self.size()?;
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > length) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        drop(lock(&self.0.first).take());
+        self.0.read(offset, buf, length).map_err(|e| self.0.io(e))
+    }
+
+    /// One request, or the response of [`HttpFile::open`]. It is repeated from the current position if it fails, and ends when the stream is
+    /// dropped.
+    fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
+        let length = self.size()?;
+        let first = lock(&self.0.first).take().filter(|_| offset == 0);
+        Ok(Box::new(Stream { file: &self.0, at: offset, length, answer: first, attempts: Attempts::default() }))
+    }
+
+    fn preferred_read(&self) -> usize {
+        PREFERRED
+    }
+}
+
+/// Reads a file from a position to its end.
+struct Stream<'a> {
+    file: &'a Shared,
+    at: u64,
+    length: u64,
+    answer: Option<Answer>,
+    attempts: Attempts,
+}
+
+impl Stream<'_> {
+    /// Reads once; `None` after a failure that may be repeated.
+    fn try_read(&mut self, buf: &mut [u8]) -> Result<usize, Failed> {
+        let answer = match &mut self.answer {
+            Some(answer) => answer,
+            none => none.insert(self.file.request(self.at, None)?.0),
+        };
+        let failed = |url: &Url, e| Failed::new(url, Some((self.at, None)), e);
+        match answer.read(buf) {
+            Ok(0) => {
+                let problem = Problem::Body { expected: self.length - self.at, found: 0 };
+                Err(failed(&answer.url, (problem, Retry::Later)))
+            }
+            Ok(n) => Ok(n),
+            Err(e) => Err(failed(&answer.url, e)),
+        }
+    }
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.length.saturating_sub(self.at)).unwrap_or(usize::MAX).min(buf.len());
+        let buf = buf.get_mut(..most).unwrap_or_default();
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match self.try_read(buf) {
+                Ok(n) => {
+                    let bytes = buf.get(..n).unwrap_or_default();
+                    self.file.add_to_sum(|sum| sum.add(self.at, bytes)).map_err(|e| self.file.io(e))?;
+                    self.at += n as u64;
+                    self.attempts.advance(n as u64);
+                    return Ok(n);
+                }
+                Err(failed) => {
+                    self.answer = None;
+                    self.attempts.failed(&self.file.client, failed).map_err(|e| self.file.io(e))?;
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HttpFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpFile").field("url", &self.0.url).field("length", &self.0.length()).finish_non_exhaustive()
+    }
+}
+
+/// First byte, last byte and length of `bytes 0-9/100`; no length for `*`.
+fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let total = if total == "*" { None } else { Some(total.parse().ok()?) };
+    Some((first.parse().ok()?, last.parse().ok()?, total))
+}
+
+fn changed_length(before: u64, after: u64) -> Problem {
+    Problem::Changed { what: "its length", before: before.to_string(), after: after.to_string() }
+}
+
+/// A header for display.
+fn shown(text: &str) -> String {
+    match text {
+        "" => "missing".to_owned(),
+        text => text.chars().filter(|c| !c.is_control()).take(100).collect(),
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests with a server on this machine.
+
+mod faults;
+mod hub;
+mod reading;
+mod server;
