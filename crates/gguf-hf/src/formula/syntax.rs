@@ -1,0 +1,155 @@
+//! Parsed formulas.
+
+use core::fmt;
+
+use serde_json::Value;
+
+/// A parsed formula.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Formula {
+    Constant(Value),
+    Name(String),
+    /// A fact that the conversion knows, by its name without the `@`.
+    Fact(String),
+    Member(Box<Formula>, String),
+    Index(Box<Formula>, Box<Formula>),
+    /// The first name that is present.
+    Present(Vec<Formula>),
+    Binary(Op, Box<Formula>, Box<Formula>),
+    Not(Box<Formula>),
+    Negative(Box<Formula>),
+    If(Box<[Formula; 3]>),
+    List(Vec<Formula>),
+    Object(Vec<(String, Formula)>),
+    /// Element, variable, and the list; `None` iterates over the block numbers.
+    Each(Box<Formula>, String, Option<Box<Formula>>),
+    Call(Function, Vec<Formula>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Op {
+    Or,
+    And,
+    Else,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    DivideDown,
+    Remainder,
+    Power,
+}
+
+macro_rules! functions {
+    ($($function:ident $name:literal $arity:literal)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub(crate) enum Function { $($function),* }
+        impl Function {
+            /// The function of the given name, and its number of operands.
+            pub(super) fn of(name: &str) -> Option<(Function, usize)> {
+                match name {
+                    $($name => Some((Function::$function, $arity)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Int "int" 1
+    Float "float" 1
+    Str "str" 1
+    Len "len" 1
+    Abs "abs" 1
+    Sqrt "sqrt" 1
+    Log "log" 1
+    Log2 "log2" 1
+    Round "round" 1
+    Ceil "ceil" 1
+    Min "min" 2
+    Max "max" 2
+    Sum "sum" 1
+    Any "any" 1
+    All "all" 1
+    Lower "lower" 1
+    Required "required" 1
+    Pad "pad" 3
+    OneOf "one_of" 2
+    ByNumber "by_number" 1
+    ByName "by_name" 1
+    Template "template" 1
+    IsList "is_list" 1
+    NLeading "n_leading" 2
+    With "with" 3
+    Numbers "numbers" 1
+    Icdf "icdf" 1
+    Centered "centered" 1
+    TokenId "token_id" 2
+    Merge "merge" 2
+    Range "range" 1
+    Sorted "sorted" 1
+    Split "split" 2
+}
+
+impl fmt::Display for Formula {
+    /// The source text of names, for messages; other formulas are abbreviated.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Formula::Constant(value) => write!(f, "{value}"),
+            Formula::Name(name) | Formula::Fact(name) => f.write_str(name),
+            Formula::Member(object, name) => write!(f, "{object}.{name}"),
+            Formula::Index(list, index) => write!(f, "{list}[{index}]"),
+            Formula::Present(options) => {
+                for (i, option) in options.iter().enumerate() {
+                    write!(f, "{}{option}", if i == 0 { "" } else { " or " })?;
+                }
+                Ok(())
+            }
+            Formula::Binary(_, a, b) => write!(f, "a number made of {a} and {b}"),
+            Formula::Not(a) | Formula::Negative(a) => write!(f, "{a}"),
+            Formula::Call(_, operands) => match operands.first() {
+                Some(first) => write!(f, "{first}"),
+                None => Ok(()),
+            },
+            Formula::If(parts) => write!(f, "{}", parts[0]),
+            Formula::List(_) | Formula::Object(_) | Formula::Each(..) => f.write_str("a list"),
+        }
+    }
+}
+
+impl Formula {
+    /// The fields and facts that the formula reads, such as `hidden_size`, `rope.factor` and `@target`, in their order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Formula::Constant(_) => Vec::new(),
+            Formula::Name(name) => vec![name.clone()],
+            Formula::Fact(name) => vec![format!("@{name}")],
+            Formula::Member(of, member) => of.names().into_iter().map(|name| format!("{name}.{member}")).collect(),
+            Formula::Not(of) | Formula::Negative(of) => of.names(),
+            Formula::Index(a, b) | Formula::Binary(_, a, b) => [a.names(), b.names()].concat(),
+            Formula::If(of) => of.iter().flat_map(Formula::names).collect(),
+            Formula::Present(of) | Formula::List(of) | Formula::Call(_, of) => {
+                of.iter().flat_map(Formula::names).collect()
+            }
+            Formula::Object(of) => of.iter().flat_map(|(_, of)| of.names()).collect(),
+            Formula::Each(element, variable, list) => {
+                let is_variable = |name: &String| name.split('.').next() == Some(variable);
+                let list = list.as_ref().map_or(Vec::new(), |list| list.names());
+                element.names().into_iter().filter(|name| !is_variable(name)).chain(list).collect()
+            }
+        }
+    }
+}
+
+/// A name of a field or fact for messages.
+pub(crate) fn shown(name: &str) -> &str {
+    name.trim_start_matches('@')
+}
