@@ -6,6 +6,7 @@ use std::path::Path;
 use gguf_io::{Model, ModelFile};
 
 use crate::failure::{Failure, Verdict};
+use crate::open;
 use crate::stdin;
 use crate::ui::Ui;
 
@@ -121,7 +122,7 @@ pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
 /// # Errors
 /// If it does not exist.
 pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
-    if path.exists() {
+    if open::exists(path) {
         return Ok(());
     }
     let message = format!("{}: no such file or folder; {expected}", path.display());
@@ -179,13 +180,13 @@ pub fn find_model(path: &Path, at: u64) -> Result<(Shards, Option<String>), Fail
     }
     if at > 0 {
         within(path, at)?;
-        return Ok((Shards::Lone(ModelFile::open_at(path, at)?), None));
+        return Ok((Shards::Lone(open::file(path, at)?), None));
     }
-    match Model::open(path) {
+    match open::model(path) {
         Ok(model) => Ok((Shards::Whole(model), None)),
-        Err(e @ gguf_io::Error::Shards { .. }) => {
-            Ok((Shards::Lone(ModelFile::open(path)?), Some(format!("{e}; only this file is read"))))
+        Err(failure) if failure.kind() == "shards" => {
+            Ok((Shards::Lone(open::file(path, 0)?), Some(format!("{failure}; only this file is read"))))
         }
-        Err(e) => Err(e.into()),
+        Err(failure) => Err(failure),
     }
 }

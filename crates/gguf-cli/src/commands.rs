@@ -7,6 +7,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::cmd;
 use crate::failure::{Failure, Outcome};
 use crate::inputs::{self, Replaced};
+use crate::open;
 use crate::ui::{Ui, safe};
 
 /// The text that ends every long help.
@@ -36,6 +37,10 @@ pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     command: Command,
+
+    /// Report each request for a URL, and what the requests have transferred
+    #[arg(long, global = true)]
+    verbose: bool,
 }
 
 macro_rules! commands {
@@ -133,6 +138,7 @@ impl Request {
     /// If the model does not exist, or its file does not match the manifest.
     pub fn command(self, ui: &mut Ui) -> Result<Command, Failure> {
         let (name, arguments) = leaf(&self.matches);
+        open::set_verbose(arguments.get_flag("verbose"));
         let replaced = inputs::resolve(ui, &name, arguments)?;
         let matches = match replaced.paths.is_empty() {
             true => self.matches,

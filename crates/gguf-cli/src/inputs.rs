@@ -1,4 +1,4 @@
-//! Model arguments, which may be names in Ollama's store instead of paths.
+//! Model arguments, which may be names in Ollama's store or URLs instead of paths.
 //!
 //! If there are such names, the command line is parsed twice: first to find them, then with the names replaced by file paths. The commands
 //! therefore handle only paths.
@@ -11,6 +11,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::ollama::{self, Entry};
+use crate::open;
 use crate::ui::{Ui, shown_path};
 
 /// The model arguments of a command, and whether the command reads all of their data. If it does, the digest of a model in a store is
@@ -52,6 +53,21 @@ const COMMANDS: &[Reads] = &[
     data("graft", &["input", "from"]),
 ];
 
+/// Other arguments that may be URLs, besides the model arguments.
+const URLS: &[(&str, &[&str])] = &[
+    ("name", &["files"]),
+    ("card", &["models"]),
+    ("convert", &["dir", "imatrix"]),
+    ("quantize", &["imatrix"]),
+    ("recipe.apply", &["imatrix"]),
+    ("merge", &["inputs"]),
+    ("reorder", &["like"]),
+    ("imatrix.show", &["file"]),
+    ("imatrix.check", &["file"]),
+    ("imatrix.merge", &["files"]),
+    ("imatrix.convert", &["input"]),
+];
+
 /// Arguments to replace in a command line.
 #[derive(Debug)]
 pub struct Replaced {
@@ -74,9 +90,14 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
     let reads = COMMANDS.iter().find(|reads| reads.command == command);
     let flag = |name| matches!(matches.try_get_one::<bool>(name), Ok(Some(true)));
     let edits = IN_PLACE.contains(&command) && paths(matches, "output").is_empty() || flag("rename");
+    let edits_copy = IN_PLACE.contains(&command) && !edits;
     for id in matches.ids().map(clap::Id::as_str) {
         let is_model = reads.is_some_and(|reads| reads.arguments.contains(&id));
         for path in paths(matches, id) {
+            if open::is_url(path) {
+                check_url(command, id, path, is_model || edits_copy && id == "file")?;
+                continue;
+            }
             if !is_model {
                 if ollama::is_name(path) || edits && ollama::is_blob(path) {
                     let problem = "models in Ollama's store cannot be written; copy the file first";
@@ -97,6 +118,20 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
         }
     }
     Ok(replaced)
+}
+
+/// Checks that a URL may stand for an argument.
+fn check_url(command: &str, id: &str, url: &Path, is_model: bool) -> Result<(), Failure> {
+    let is_other = || URLS.iter().any(|(name, ids)| *name == command && ids.contains(&id));
+    if is_model || is_other() {
+        return Ok(());
+    }
+    let problem = match id {
+        "out" | "output" | "prefix" => "a URL cannot be written; expected a path",
+        _ if IN_PLACE.contains(&command) => "a URL cannot be edited; write a copy with -o",
+        _ => "expected a path, found a URL",
+    };
+    Err(Failure::CouldNotRun(format!("{}: {problem}", shown_path(url))))
 }
 
 /// The paths given for an argument.
@@ -127,7 +162,8 @@ mod tests {
     #[test]
     fn commands_and_arguments_exist() {
         let definition = crate::commands::definition();
-        for Reads { command, arguments, .. } in COMMANDS {
+        let listed = COMMANDS.iter().map(|reads| (&reads.command, &reads.arguments));
+        for (command, arguments) in listed.chain(URLS.iter().map(|(command, arguments)| (command, arguments))) {
             let found = command.split('.').try_fold(&definition, |inner, name| inner.find_subcommand(name));
             let found = found.unwrap_or_else(|| panic!("{command}"));
             for id in *arguments {

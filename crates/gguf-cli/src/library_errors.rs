@@ -77,7 +77,7 @@ fn ends_early(e: &gguf_io::Error) -> bool {
 }
 
 /// The kind of an operating system error.
-fn system_kind(kind: io::ErrorKind) -> &'static str {
+pub fn system_kind(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::NotFound => "not_found",
         io::ErrorKind::PermissionDenied => "permission_denied",

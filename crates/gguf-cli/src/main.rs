@@ -22,6 +22,7 @@ mod inputs;
 mod json;
 mod library_errors;
 mod ollama;
+mod open;
 mod stdin;
 mod text;
 mod topics;
@@ -53,6 +54,9 @@ fn main() -> ExitCode {
             Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
             Err(failure) => Err(failure),
         });
+    if let Some(summary) = open::summary() {
+        ui.note(&summary);
+    }
     match result {
         Ok(verdict) => verdict.into(),
         Err(failure) => {

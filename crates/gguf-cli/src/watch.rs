@@ -12,6 +12,11 @@ use crate::ui::{ProgressLine, rate, size};
 /// The last signal received; 0 if none.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
+/// Whether a signal has interrupted the work.
+pub fn is_interrupted() -> bool {
+    SIGNAL.load(Ordering::Relaxed) != 0
+}
+
 /// If a signal interrupted the work, ends the program by that signal, so that the parent process sees it; a shell, for example, then
 /// ends its loop. All output must be written before.
 pub fn end_by_signal() {

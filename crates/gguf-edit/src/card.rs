@@ -4,10 +4,10 @@
 //! Hub and computed by `sha256sum`.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf_format::{Gguf, keys};
-use gguf_io::{Model, ModelFile};
+use gguf_io::{IntoModel, Model, ModelFile};
 use gguf_model::summary::{Summary, summary};
 use gguf_pipeline::Progress;
 
@@ -133,33 +133,34 @@ impl fmt::Display for CardDifference {
     }
 }
 
-/// Makes the card of the models that these paths belong to. Several shards of one model are one row. If `hash` is set, hashes are computed
+/// Makes the card of models, open ones or those of paths. Several shards of one model are one row. If `hash` is set, hashes are computed
 /// by `threads` threads, by default the parallelism of the machine.
 ///
 /// # Errors
 /// If a file cannot be read, or the work is cancelled.
-pub fn card<P: AsRef<Path>>(
-    paths: &[P],
+pub fn card<M: IntoModel>(
+    models: impl IntoIterator<Item = M>,
     hash: bool,
     threads: Option<std::num::NonZeroUsize>,
     progress: &dyn Progress,
 ) -> Result<Card, Error> {
-    let mut models: Vec<(Model, Vec<PathBuf>)> = Vec::new();
-    for path in paths {
-        let path = path.as_ref();
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if models.iter().any(|(_, files)| files.contains(&real)) {
+    let real = |model: &Model| model.path().canonicalize().unwrap_or_else(|_| model.path().to_owned());
+    let (mut distinct, mut known): (Vec<Model>, Vec<PathBuf>) = Default::default();
+    for model in models {
+        let model = model.into_model()?;
+        let path = real(&model);
+        if known.contains(&path) {
             continue;
         }
-        let model = Model::open(path)?;
         // A truncated file must not be published.
         for tensor in model.tensors() {
             tensor.byte_range()?;
         }
-        let files = crate::split::real_paths(&model);
-        models.push((model, files));
+        distinct.push(model);
+        known.push(path);
     }
-    let files: Vec<&ModelFile> = models.iter().flat_map(|(model, _)| model.files()).collect();
+    let models = distinct;
+    let files: Vec<&ModelFile> = models.iter().flat_map(Model::files).collect();
     let hashes: Vec<Option<String>> = match hash {
         true => {
             let read = |file: &&ModelFile, at, piece: &mut [u8]| file.read_at(at, piece);
@@ -171,7 +172,7 @@ pub fn card<P: AsRef<Path>>(
     let mut hashes = hashes.into_iter();
     let mut fields = None;
     let mut rows = Vec::new();
-    for (model, _) in &models {
+    for model in &models {
         let heads: Vec<&Gguf<'_>> = model.files().iter().map(ModelFile::gguf).collect();
         let s = summary(&heads);
         let file = |file: &ModelFile| FileRow {

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Gguf, Str, TensorInfoRef, ValueRef};
-use gguf_io::Model;
+use gguf_io::IntoModel;
 use gguf_pipeline::report::{TensorError, compare_rows};
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
@@ -139,7 +138,7 @@ impl Diff {
     }
 }
 
-/// Compares two models, each with all its shards.
+/// Compares two models, open ones or those of paths, each with all its shards.
 ///
 /// ```
 /// use gguf_edit::{DataDiff, DiffOptions, diff};
@@ -160,39 +159,12 @@ impl Diff {
 /// # Errors
 /// If a file cannot be read, or the work is cancelled.
 pub fn diff(
-    a: impl AsRef<Path>,
-    b: impl AsRef<Path>,
+    a: impl IntoModel,
+    b: impl IntoModel,
     options: &DiffOptions,
     progress: &dyn Progress,
 ) -> Result<Diff, Error> {
-    diff_models(Model::open(a)?, Model::open(b)?, options, progress)
-}
-
-/// As [`diff`], for open models: in memory, mapped, or in sources of the caller.
-///
-/// ```
-/// use gguf_edit::{DiffOptions, diff_models};
-/// use gguf_format::Head;
-/// use gguf_io::{Model, Writer};
-///
-/// let model = |name: &str| {
-///     let mut head = Head::default();
-///     head.set("general.architecture", "llama");
-///     head.set("general.name", name);
-///     let bytes = Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).expect("a valid head");
-///     Model::from_source(bytes, name)
-/// };
-/// let diff = diff_models(model("a")?, model("b")?, &DiffOptions::default(), &())?;
-/// assert_eq!((diff.keys.len(), diff.n_same_keys), (1, 1));
-/// let (key, values) = diff.values(&diff.keys[0]);
-/// println!("{key}: {values:?}");
-/// # Ok::<(), gguf_edit::Error>(())
-/// ```
-///
-/// # Errors
-/// As for [`diff`].
-pub fn diff_models(a: Model, b: Model, options: &DiffOptions, progress: &dyn Progress) -> Result<Diff, Error> {
-    let (a, b) = (GgufSource::from_model(a)?, GgufSource::from_model(b)?);
+    let (a, b) = (GgufSource::open(a)?, GgufSource::open(b)?);
     let (keys, n_same_keys) = diff_keys(a.model().gguf(), b.model().gguf());
     let mut tensors = pair_tensors(&a, &b);
     if !options.no_data {

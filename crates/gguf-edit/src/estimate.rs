@@ -3,11 +3,9 @@
 //! Weights and caches are sums of sizes. The compute buffer is determined as in llama.cpp: the graph of one batch is laid out by the rules
 //! of ggml's allocator, without computing anything.
 
-use std::path::Path;
-
 use gguf_format::keys::GENERAL_ARCHITECTURE;
 use gguf_format::{GgmlType, Gguf, ValueRef, align_up};
-use gguf_io::Model;
+use gguf_io::{IntoModel, Model};
 
 use crate::EditError;
 
@@ -199,17 +197,12 @@ const MOST_CTX: u64 = 1 << 32;
 ///
 /// # Errors
 /// If the model cannot be read or lacks a key that determines its shape, or if the setup is invalid.
-pub fn estimate(path: impl AsRef<Path>, setup: &Setup) -> Result<Estimate, EditError> {
-    let path = path.as_ref();
-    let model = Model::open(path)?;
-    of_model(&model, setup).map_err(|e| e.at(path))
+pub fn estimate(model: impl IntoModel, setup: &Setup) -> Result<Estimate, EditError> {
+    let model = model.into_model()?;
+    of_model(&model, setup).map_err(|e| e.at(model.path()))
 }
 
-/// Estimates the memory of an open model; only its head is read.
-///
-/// # Errors
-/// See [`estimate`]; the errors do not name a file.
-pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
+fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let gguf = model.gguf();
     let architecture: String = gguf
         .get_as(GENERAL_ARCHITECTURE)

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use gguf_format::{GgmlType, Str, TensorInfoRef};
-use gguf_io::Output;
+use gguf_io::{IntoModel, Output};
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
 use gguf_quants::float;
@@ -13,6 +13,7 @@ use gguf_quants::float;
 use crate::error::Error;
 use crate::npy;
 use crate::pieces::{pieces, resize};
+use crate::rewrite::no_tensor;
 
 /// Approximate number of bytes of a tensor to decode at a time.
 const PIECE: u64 = 256 << 10;
@@ -94,18 +95,19 @@ pub struct Extracted {
 /// [`Error::NoTensor`] for a pattern without a match, [`Error::OneTensor`], [`Error::NotDecodable`], [`Error::NotEncodable`]; or if the
 /// model cannot be read.
 pub fn extract(
-    path: impl AsRef<Path>,
+    model: impl IntoModel,
     patterns: &[String],
     matches: impl Fn(&str, Str<'_>) -> bool,
     format: Format,
     values: Values,
 ) -> Result<Extraction, Error> {
-    let path = path.as_ref();
-    let source = GgufSource::open(path)?;
+    let source = GgufSource::open(model)?;
+    let path = source.model().path();
+    let no_tensor = |name: &str| no_tensor(path, name, source.tensors().map(|tensor| tensor.name()));
     let mut tensors = Vec::new();
     for pattern in patterns {
         if !source.tensors().any(|t| matches(pattern, t.name())) {
-            return Err(crate::rewrite::no_tensor(path, pattern));
+            return Err(no_tensor(pattern));
         }
     }
     for (index, t) in source.tensors().enumerate().filter(|(_, t)| patterns.iter().any(|p| matches(p, t.name()))) {
@@ -115,7 +117,7 @@ pub fn extract(
         Format::Npy => {
             let one = <[&Extracted; 1]>::try_from(tensors.iter().collect::<Vec<_>>());
             let [one] = one.map_err(|several| Error::OneTensor { path: path.to_owned(), n: several.len() })?;
-            let tensor = source.tensor(one.index).ok_or_else(|| crate::rewrite::no_tensor(path, ""))?;
+            let tensor = source.tensor(one.index).ok_or_else(|| no_tensor(""))?;
             let shape: Vec<u64> = tensor.shape().collect();
             npy::header(one.to, &shape).ok_or_else(|| no_way(path, tensor.info(), one.to))?
         }

@@ -31,7 +31,7 @@ pub mod text;
 pub mod tokens;
 pub mod typed;
 
-pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff, diff_models};
+pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};
 pub use edit_error::EditError;
 pub use edits::{Change, Edit, apply, rename};
 pub use error::{Error, PiecesProblem};
@@ -42,5 +42,5 @@ pub use in_place::{EditMethod, EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, rese
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};
-pub use split::{Limit, Split, SplitOptions, split, split_converted, split_model, split_plan};
+pub use split::{Limit, Split, SplitOptions, split, split_converted, split_plan};
 pub use stats::{Stats, stats};

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use gguf_format::shard::ShardKeys;
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Dialect, Head, Layout, Version};
+use gguf_io::{IntoModel, Model};
 use gguf_pipeline::{Draft, GgufSource, Plan, Progress, Source, check_memory};
 
 use crate::equal::first_differences;
 use crate::error::Error;
-use crate::split::{SPLIT_KEYS, noted, packed, real_paths, stray_bytes};
+use crate::split::{SPLIT_KEYS, noted, packed, stray_bytes};
 
 /// A planned merge.
 #[derive(Debug)]
@@ -30,13 +31,13 @@ pub struct Merge {
     pub lost_keys: Vec<(PathBuf, String)>,
 }
 
-/// Plans the merge of the model that `path` belongs to. Any shard can be given.
+/// Plans the merge of an open model, or of the one that a path belongs to, which can be that of any shard.
 ///
 /// The output has the byte order of the first shard. For a model from [`split`](crate::split()), it is identical to the original file.
 ///
 /// ```
 /// # use std::num::NonZero;
-/// # use gguf_edit::{Limit, SplitOptions, split_model};
+/// # use gguf_edit::{Limit, SplitOptions};
 /// # use gguf_format::{GgmlType, Head, TensorInfo};
 /// # let folder = tempfile::tempdir()?;
 /// # let mut head = Head::default();
@@ -44,7 +45,7 @@ pub struct Merge {
 /// # let original = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 3])?;
 /// # let model = gguf_io::Model::from_source(original.clone(), "model in memory")?;
 /// # let options = SplitOptions::new(Limit::Tensors(NonZero::new(2).expect("not zero")));
-/// # let split = split_model(model, &options)?.plan;
+/// # let split = split(model, &options)?.plan;
 /// # split.run(folder.path().join("model.gguf"), &Default::default(), &())?;
 /// let merge = gguf_edit::merge(folder.path().join("model-00001-of-00002.gguf"))?;
 /// assert_eq!(merge.shards.len(), 2);
@@ -56,10 +57,9 @@ pub struct Merge {
 ///
 /// # Errors
 /// If a shard is missing or cannot be read, [`Error::NotSplit`], or if the output cannot be written.
-pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
-    let path = path.as_ref();
-    let source = GgufSource::open(path)?;
-    let model = source.model();
+pub fn merge(model: impl IntoModel) -> Result<Merge, Error> {
+    let source = GgufSource::open(model)?;
+    let (model, path) = (source.model(), source.model().path());
     if model.files().len() == 1 && ShardKeys::of(model.gguf()).count != Some(1) {
         return Err(Error::NotSplit { path: path.to_owned() });
     }
@@ -80,7 +80,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
         let others = file.gguf().kvs().filter(|kv| i > 0 && SPLIT_KEYS.iter().all(|key| kv.key != **key));
         lost_keys.extend(others.map(|kv| (file.path().to_owned(), gguf_format::check::shown(kv.key))));
     }
-    let mut draft = Draft::copy_of_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -119,23 +119,18 @@ fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
     Ok(found.iter().all(Option::is_none))
 }
 
-/// Checks that files belong to the model of the first of them.
+/// Checks that paths, of which the first is that of the model, all belong to its files.
 ///
 /// # Errors
-/// [`Error::Foreign`]; also if the model cannot be read.
-pub fn belong_together(paths: &[PathBuf]) -> Result<(), Error> {
-    let Some((first, others)) = paths.split_first() else { return Ok(()) };
-    if others.is_empty() {
-        return Ok(());
+/// [`Error::Foreign`].
+pub fn belong_together(model: &Model, paths: &[PathBuf]) -> Result<(), Error> {
+    let [first, others @ ..] = paths else { return Ok(()) };
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let files: Vec<PathBuf> = model.files().iter().map(|file| real(file.path())).collect();
+    match others.iter().find(|path| !files.contains(&real(path))) {
+        Some(path) => Err(Error::Foreign { path: path.clone(), model: first.clone() }),
+        None => Ok(()),
     }
-    let real = real_paths(GgufSource::open(first)?.model());
-    for path in others {
-        let is_shard = path.canonicalize().is_ok_and(|path| real.contains(&path));
-        if !is_shard {
-            return Err(Error::Foreign { path: path.clone(), model: first.clone() });
-        }
-    }
-    Ok(())
 }
 
 /// Compares two models: key-values, except those of a split, and tensors in order, to the byte. Byte orders may differ.
@@ -143,14 +138,13 @@ pub fn belong_together(paths: &[PathBuf]) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NotVerified`], with the difference in `copy`; also if a file cannot be read.
 pub fn verify(
-    original: impl AsRef<Path>,
-    copy: impl AsRef<Path>,
+    original: impl IntoModel,
+    copy: impl IntoModel,
     threads: Option<NonZeroUsize>,
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let copy_path = copy.as_ref();
-    let wrong = |what: String| Error::NotVerified { path: copy_path.to_owned(), what };
-    let (a, b) = (GgufSource::open(original.as_ref())?, GgufSource::open(copy_path)?);
+    let (a, b) = (GgufSource::open(original)?, GgufSource::open(copy)?);
+    let wrong = |what: String| Error::NotVerified { path: b.model().path().to_owned(), what };
     let keys = |source: &GgufSource| {
         let head = packed(source.model().gguf());
         Head { dialect: Dialect::default(), tensors: Vec::new(), ..head }.encode_as_read().ok()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{ByteOrder, GgmlType, Str, Version};
+use gguf_io::IntoModel;
 use gguf_pipeline::plan::{Input, Keep, Op, Reason};
 use gguf_pipeline::{Draft, GgufSource, Plan, TensorPlan};
 use gguf_quants::codec::codec;
@@ -22,9 +23,8 @@ use crate::npy::NpyFile;
 ///
 /// # Errors
 /// If the model cannot be read or written; the byte order of removed types with interleaved blocks cannot be changed.
-pub fn swap(path: impl AsRef<Path>, to: Option<ByteOrder>) -> Result<Plan, Error> {
-    let path = path.as_ref();
-    let (mut draft, from) = copy(path)?;
+pub fn swap(model: impl IntoModel, to: Option<ByteOrder>) -> Result<Plan, Error> {
+    let (mut draft, from) = copy(model)?;
     draft.head.dialect.order = to.unwrap_or(match from {
         ByteOrder::Little => ByteOrder::Big,
         ByteOrder::Big => ByteOrder::Little,
@@ -36,11 +36,10 @@ pub fn swap(path: impl AsRef<Path>, to: Option<ByteOrder>) -> Result<Plan, Error
 ///
 /// # Errors
 /// If the model cannot be read or written.
-pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
-    let path = path.as_ref();
-    let source = GgufSource::open(path)?;
+pub fn upgrade(model: impl IntoModel) -> Result<(Plan, Version), Error> {
+    let source = GgufSource::open(model)?;
     let dialect = source.model().gguf().dialect();
-    let mut draft = Draft::copy_of_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source)?;
     draft.head.dialect.order = dialect.order;
     Ok((draft.lay_out()?, dialect.version))
 }
@@ -79,9 +78,8 @@ pub enum Order {
 ///
 /// # Errors
 /// If the model cannot be read or written.
-pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
-    let path = path.as_ref();
-    let (mut draft, from) = copy(path)?;
+pub fn reorder(model: impl IntoModel, order: &Order) -> Result<Plan, Error> {
+    let (mut draft, from) = copy(model)?;
     draft.head.dialect.order = from;
     match order {
         Order::Layers => draft.tensors.compact_sort_by_key(|t| layer(&t.name)),
@@ -100,8 +98,8 @@ pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
 ///
 /// # Errors
 /// If the model cannot be read.
-pub fn names(path: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Error> {
-    let source = GgufSource::open(path.as_ref())?;
+pub fn names(model: impl IntoModel) -> Result<Vec<Vec<u8>>, Error> {
+    let source = GgufSource::open(model)?;
     Ok(source.tensors().map(|t| t.name().as_bytes().to_vec()).collect())
 }
 
@@ -110,15 +108,13 @@ pub fn names(path: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Error> {
 /// # Errors
 /// [`Error::NoTensor`] for a pattern without a match; or if the model cannot be read or written.
 pub fn remove_tensors(
-    path: impl AsRef<Path>,
+    model: impl IntoModel,
     patterns: &[String],
     matches: impl Fn(&str, Str<'_>) -> bool,
 ) -> Result<(Plan, Vec<String>), Error> {
-    let path = path.as_ref();
-    let (mut draft, from) = copy(path)?;
+    let (mut draft, from) = copy(model)?;
     draft.head.dialect.order = from;
-    let infos = draft.tensors.iter().map(|t| &*t.name);
-    let chosen = choose(path, infos, patterns, matches)?;
+    let chosen = choose(&draft, patterns, matches)?;
     let mut removed = Vec::new();
     let mut chosen = chosen.into_iter();
     draft.tensors.retain(|tensor| {
@@ -168,9 +164,8 @@ impl NewTensor {
 ///
 /// # Errors
 /// [`Error::TensorExists`], [`Error::Array`], [`Error::NotEncodable`]; or if the model cannot be read or written.
-pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Error> {
-    let path = path.as_ref();
-    let (mut draft, from) = copy(path)?;
+pub fn add_tensors(model: impl IntoModel, new: &[NewTensor]) -> Result<Plan, Error> {
+    let (mut draft, from) = copy(model)?;
     draft.head.dialect.order = from;
     let mut composed = Composed::of(&mut draft);
     let mut tensors = Vec::with_capacity(new.len());
@@ -216,17 +211,15 @@ pub struct Graft {
 /// # Errors
 /// [`Error::NoTensor`] for a pattern without a match, [`Error::TensorExists`]; or if a model cannot be read or written.
 pub fn graft(
-    path: impl AsRef<Path>,
-    from: impl AsRef<Path>,
+    model: impl IntoModel,
+    from: impl IntoModel,
     what: &Graft,
     matches: impl Fn(&str, Str<'_>) -> bool,
 ) -> Result<(Plan, Vec<String>, usize), Error> {
-    let (path, from) = (path.as_ref(), from.as_ref());
-    let (mut draft, order) = copy(path)?;
+    let (mut draft, order) = copy(model)?;
     draft.head.dialect.order = order;
     let mut other = Draft::copy_of(from)?;
-    let infos = other.tensors.iter().map(|t| &*t.name);
-    let chosen = choose(from, infos, &what.tensors, &matches)?;
+    let chosen = choose(&other, &what.tensors, &matches)?;
     let mut chosen = chosen.into_iter();
     other.tensors.retain(|_| chosen.next() == Some(true));
     let mut composed = Composed::of(&mut draft);
@@ -250,17 +243,17 @@ pub fn graft(
             }
         }
         if n_keys == before {
-            return Err(Error::NoKey { path: from.to_owned(), pattern: pattern.clone() });
+            return Err(Error::NoKey { path: other.path, pattern: pattern.clone() });
         }
     }
     Ok((draft.lay_out()?, grafted, n_keys))
 }
 
 /// A draft that copies a model, and the model's byte order.
-fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
-    let source = GgufSource::open(path)?;
+fn copy(model: impl IntoModel) -> Result<(Draft, ByteOrder), Error> {
+    let source = GgufSource::open(model)?;
     let order = source.model().gguf().dialect().order;
-    Ok((Draft::copy_of_source(source, path)?, order))
+    Ok((Draft::copy_of_source(source)?, order))
 }
 
 /// Adds tensors at the end; those that say so, by their index, replace the tensor with the same name.
@@ -312,35 +305,27 @@ fn places(names: impl ExactSizeIterator<Item = Vec<u8>>) -> HashMap<Vec<u8>, usi
     places
 }
 
-/// Which tensors match one of the patterns.
-fn choose<'a>(
-    path: &Path,
-    tensors: impl Iterator<Item = &'a [u8]> + Clone,
-    patterns: &[String],
-    matches: impl Fn(&str, Str<'_>) -> bool,
-) -> Result<Vec<bool>, Error> {
-    let mut chosen = vec![false; tensors.clone().count()];
+/// Which tensors of a copy match one of the patterns.
+fn choose(draft: &Draft, patterns: &[String], matches: impl Fn(&str, Str<'_>) -> bool) -> Result<Vec<bool>, Error> {
+    let names = || draft.tensors.iter().map(|tensor| Str(&tensor.name));
+    let mut chosen = vec![false; draft.tensors.len()];
     for pattern in patterns {
         let mut is_found = false;
-        for (name, chosen) in tensors.clone().zip(&mut chosen) {
-            let is_match = matches(pattern, Str(name));
+        for (name, chosen) in names().zip(&mut chosen) {
+            let is_match = matches(pattern, name);
             is_found |= is_match;
             *chosen |= is_match;
         }
         if !is_found {
-            return Err(no_tensor(path, pattern));
+            return Err(no_tensor(&draft.path, pattern, names()));
         }
     }
     Ok(chosen)
 }
 
-/// The error for a missing tensor, with similar names.
-pub(crate) fn no_tensor(path: &Path, name: &str) -> Error {
-    let nearest = match gguf_io::Model::open(path).map(|model| model.tensor(name).map(|_| ())) {
-        Ok(Err(gguf_io::Error::NoTensor { nearest, .. })) => nearest,
-        _ => Vec::new(),
-    };
-    Error::NoTensor { path: path.to_owned(), name: name.to_owned(), nearest }
+/// The error for a missing tensor, with similar ones of these names.
+pub(crate) fn no_tensor<'n>(path: &Path, name: &str, names: impl Iterator<Item = Str<'n>>) -> Error {
+    Error::NoTensor { path: path.to_owned(), name: name.to_owned(), nearest: gguf_io::nearest(name, names) }
 }
 
 /// The position of a tensor in a model: before the blocks, in a block, or after them.

@@ -10,12 +10,12 @@
 
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardKeys};
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Dialect, Gguf, Head, Layout, TensorInfo, Value, Version, align_up};
-use gguf_io::{Model, ModelFile};
+use gguf_io::{IntoModel, Model, ModelFile};
 use gguf_pipeline::plan::TensorPlan;
 use gguf_pipeline::{Draft, GgufSource, Plan, UNSPLIT_HEAD, check_memory};
 
@@ -79,7 +79,7 @@ pub struct Split {
     pub too_large: Vec<String>,
 }
 
-/// Plans the split of the model that `path` belongs to. Existing shards are split again.
+/// Plans the split of an open model, or of the one that a path belongs to. Existing shards are split again.
 ///
 /// Nothing is written until the plan is run; `model.gguf` as its output stands for `model-00001-of-00003.gguf` and so on, see
 /// [`Plan::output_paths`].
@@ -104,46 +104,17 @@ pub struct Split {
 ///
 /// # Errors
 /// If the model cannot be read or written, and [`Error::ShardTooSmall`].
-pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Error> {
-    let path = path.as_ref();
-    split_source(GgufSource::open(path)?, path, options)
-}
-
-/// As [`split`], for an open model: in memory, mapped, or in a source of the caller.
-///
-/// ```
-/// # use gguf_format::{GgmlType, Head, TensorInfo};
-/// # let mut head = Head::default();
-/// # head.tensors = ["a", "b", "c"].map(|name| TensorInfo::new(name, [8], GgmlType::F32)).to_vec();
-/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 3])?;
-/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
-/// use std::num::NonZero;
-/// use gguf_edit::{Limit, SplitOptions, split_model};
-///
-/// let at_most_two = Limit::Tensors(NonZero::new(2).expect("not zero"));
-/// let split = split_model(model, &SplitOptions::new(at_most_two))?;
-/// assert_eq!(split.plan.files().len(), 2);
-/// assert!(split.plan.output_paths("model.gguf")[1].ends_with("model-00002-of-00002.gguf"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-/// As for [`split`].
-pub fn split_model(model: Model, options: &SplitOptions) -> Result<Split, Error> {
-    let path = model.path().to_owned();
-    split_source(GgufSource::from_model(model)?, &path, options)
-}
-
-fn split_source(source: GgufSource, path: &Path, options: &SplitOptions) -> Result<Split, Error> {
+pub fn split(model: impl IntoModel, options: &SplitOptions) -> Result<Split, Error> {
+    let source = GgufSource::open(model)?;
     let order = source.model().gguf().dialect().order;
-    check_memory(path, source.model().files().iter().map(ModelFile::gguf))?;
+    check_memory(source.model().path(), source.model().files().iter().map(ModelFile::gguf))?;
     let noted = note(source.model());
     let inputs = source.model().files().iter().map(|file| file.path().to_owned()).collect();
     let lost = match source.model().files() {
         [file] => stray_bytes(file)?,
         _ => Vec::new(),
     };
-    let mut draft = Draft::copy_of_source(source, path)?;
+    let mut draft = Draft::copy_of_source(source)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -394,9 +365,4 @@ pub(crate) fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
         file.check_unchanged()?;
     }
     Ok(strays)
-}
-
-/// The real paths of a model's files.
-pub(crate) fn real_paths(model: &Model) -> Vec<PathBuf> {
-    model.files().iter().filter_map(|file| file.path().canonicalize().ok()).collect()
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use gguf_format::GgmlType;
+use gguf_io::IntoModel;
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
 
 use crate::error::Error;
 use crate::pieces::{pieces, resize};
+use crate::rewrite::no_tensor;
 
 /// Approximate number of bytes to decode at a time.
 const PIECE: u64 = 256 << 10;
@@ -45,7 +46,7 @@ pub struct Stats {
     pub histogram: Vec<u64>,
 }
 
-/// Computes statistics of a tensor of the model that `path` belongs to, in two passes. The result does not depend on the number of threads.
+/// Computes statistics of a tensor of a model, in two passes. The result does not depend on the number of threads.
 ///
 /// ```
 /// # use gguf_format::{GgmlType, Head, TensorInfo};
@@ -64,16 +65,16 @@ pub struct Stats {
 /// # Errors
 /// [`Error::NoTensor`], [`Error::NotDecodable`]; or if the model cannot be read.
 pub fn stats(
-    path: impl AsRef<Path>,
+    model: impl IntoModel,
     name: &str,
     n_bins: usize,
     threads: Option<NonZeroUsize>,
     progress: &dyn Progress,
 ) -> Result<Stats, Error> {
-    let path = path.as_ref();
-    let source = GgufSource::open(path)?;
+    let source = GgufSource::open(model)?;
+    let path = source.model().path();
     let found = source.tensors().enumerate().find(|(_, tensor)| tensor.name() == *name);
-    let (index, tensor) = found.ok_or_else(|| crate::rewrite::no_tensor(path, name))?;
+    let (index, tensor) = found.ok_or_else(|| no_tensor(path, name, source.tensors().map(|tensor| tensor.name())))?;
     let info = tensor.info();
     let shown = gguf_format::check::shown(info.name);
     if codec(info.ty).is_none() {

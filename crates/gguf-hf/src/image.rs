@@ -48,6 +48,14 @@ pub fn is_image_model(path: impl AsRef<Path>) -> Result<bool, Error> {
     Ok(open(location.dir, location.file)?.is_some_and(|checkpoint| is_known(&checkpoint)))
 }
 
+/// As [`is_image_model`], for a folder that need not be on the disk.
+///
+/// # Errors
+/// [`Error`], if it cannot be read.
+pub fn is_image_model_folder(folder: &dyn Folder) -> Result<bool, Error> {
+    Ok(open(folder, None)?.is_some_and(|checkpoint| is_known(&checkpoint)))
+}
+
 /// Whether the tensors of a checkpoint are those of a known image model.
 pub(crate) fn is_known(checkpoint: &Checkpoint) -> bool {
     Names::of(checkpoint).model(checkpoint).is_some()

@@ -58,7 +58,7 @@ pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, Names};
 pub use folder::{Folder, FolderFile, MemoryFolder};
 pub use folder_error::FolderError;
-pub use image::is_image_model;
+pub use image::{is_image_model, is_image_model_folder};
 pub use model_plan::{ModelPlan, NextTokens, Origin, OutType, PlanError, Skipped};
 pub use options::Options;
 pub use packed::Unpacked;

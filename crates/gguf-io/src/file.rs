@@ -154,6 +154,18 @@ impl ModelFile {
     /// # Errors
     /// [`Error::Io`] from the source, [`Error::NotAFile`] for an open folder, pipe or device, [`Error::Head`] when the head cannot be read.
     pub fn from_source(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
+        ModelFile::from_source_at(source, 0, name)
+    }
+
+    /// As [`from_source`](ModelFile::from_source), for a GGUF that starts at byte `start` and extends to the end of the source.
+    ///
+    /// # Errors
+    /// See [`from_source`](ModelFile::from_source).
+    pub fn from_source_at(
+        source: impl ReadAt + 'static,
+        start: u64,
+        name: impl Into<PathBuf>,
+    ) -> Result<ModelFile, Error> {
         let path = name.into();
         // A pipe does not support positioned reads.
         if let Some(file) = source.as_file()
@@ -162,8 +174,8 @@ impl ModelFile {
             return Err(Error::NotAFile(path));
         }
         let state = source.as_file().and_then(|file| FileState::of(file).ok());
-        let (gguf, file_bytes) = read(&source, 0, &path)?;
-        Ok(ModelFile::new(path, Box::new(source), 0, file_bytes, gguf, state))
+        let (gguf, file_bytes) = read(&source, start, &path)?;
+        Ok(ModelFile::new(path, Box::new(source), start, file_bytes, gguf, state))
     }
 
     /// Uses a head that was read elsewhere, such as by an asynchronous reader with [`HeadScan`] and [`Gguf::from_scan`], and the source

@@ -57,10 +57,10 @@ pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::{create_locked, open_locked};
 #[cfg(feature = "fs")]
 pub use map::Map;
-pub use model::{Model, TensorHandle, TensorPlace};
+pub use model::{IntoModel, Model, TensorHandle, TensorPlace};
 #[cfg(feature = "fs")]
 pub use output::{Output, commit_all};
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, nearest};
 pub use writer::{TensorWriter, WriteError, Writer};

@@ -192,6 +192,43 @@ impl Model {
     }
 }
 
+/// A model, or the path of one of its files: what the functions take that need a whole model.
+///
+/// ```
+/// # fn main() -> Result<(), gguf_io::Error> {
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0]).unwrap();
+/// use gguf_io::{IntoModel, Model};
+///
+/// fn n_tensors(model: impl IntoModel) -> Result<usize, gguf_io::Error> {
+///     Ok(model.into_model()?.tensors().count())
+/// }
+///
+/// let in_memory = Model::from_source(bytes, "model in memory")?;
+/// assert_eq!(n_tensors(in_memory)?, 0);
+/// assert!(n_tensors("missing.gguf").is_err());
+/// # Ok(()) }
+/// ```
+pub trait IntoModel {
+    /// The open model.
+    ///
+    /// # Errors
+    /// Those of [`Model::open`] for a path; none for a model.
+    fn into_model(self) -> Result<Model, Error>;
+}
+
+impl IntoModel for Model {
+    fn into_model(self) -> Result<Model, Error> {
+        Ok(self)
+    }
+}
+
+#[cfg(feature = "fs")]
+impl<P: AsRef<Path>> IntoModel for P {
+    fn into_model(self) -> Result<Model, Error> {
+        Model::open(self)
+    }
+}
+
 /// The place of a tensor in a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TensorPlace {

@@ -325,8 +325,8 @@ mod decode {
     }
 }
 
-/// Similar names: at most three, the nearest first.
-pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
+/// The names that are similar to `name`, safe to print: at most three, the nearest first.
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
     /// Maximum number of tensors and name length to compare: a head can have millions of them.
     const LOOKED_AT: usize = 20_000;
     const LONGEST: usize = 128;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::Version;
-use gguf_io::{ModelFile, ReadAt};
+use gguf_io::{Model, ModelFile, ReadAt};
 
 use crate::draft;
 use crate::error::Error;
@@ -65,7 +65,7 @@ impl Input {
     }
 
     /// Opens a legacy file, or a draft of GGUF, from any source of bytes. `name` identifies it in messages; for a model in several parts,
-    /// `part` opens the others by name. Released versions of GGUF can only be opened as files.
+    /// `part` opens the others by name.
     ///
     /// # Errors
     /// As [`open`](Input::open).
@@ -82,7 +82,11 @@ impl Input {
         let file = ModelFile::from_source(Arc::clone(&bytes), name).map_err(of_gguf)?;
         match file.gguf().dialect().version {
             Version::Draft => Ok(Input::Legacy(Box::new(draft::open(name, &file, Box::new(bytes))?))),
-            _ => Err(Error::UpToDate { path: name.to_owned() }),
+            _ => {
+                let dialect = file.gguf().dialect();
+                let model = Model::from_files(vec![file]).map_err(of_gguf)?;
+                Ok(Input::Gguf(Box::new(GgufUpgrade::open(model, dialect)?)))
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! GGUF files of earlier versions, in big-endian order, or with removed types, as current files.
 
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Dialect, GgmlType, Version};
+use gguf_io::IntoModel;
 use gguf_pipeline::plan::{Draft, Op, Reason};
-use gguf_pipeline::{Error as PipelineError, GgufSource, Source};
+use gguf_pipeline::{Error as PipelineError, Source};
 use gguf_quants::codec::removed::{Interleaved, interleaved};
 
 use crate::block::Treatment;
@@ -21,16 +22,16 @@ pub struct GgufUpgrade {
 }
 
 impl GgufUpgrade {
-    /// Opens the model that a file belongs to.
+    /// Opens a model, or the one that a file belongs to.
     ///
     /// # Errors
-    /// [`Error::UpToDate`] if the file is current, and errors of reading it.
-    pub(crate) fn open(path: &Path, dialect: Dialect) -> Result<GgufUpgrade, Error> {
-        let draft = Draft::copy_of(path)?;
+    /// [`Error::UpToDate`] if the model is current, and errors of reading it.
+    pub(crate) fn open(model: impl IntoModel, dialect: Dialect) -> Result<GgufUpgrade, Error> {
+        let draft = Draft::copy_of(model)?;
         let is_today = dialect == Dialect::new(Version::V3);
         let has_removed = draft.tensors.iter().any(|tensor| is_removed(tensor.ty));
         match is_today && !has_removed {
-            true => Err(Error::UpToDate { path: path.to_owned() }),
+            true => Err(Error::UpToDate { path: draft.path }),
             false => Ok(GgufUpgrade { draft, dialect }),
         }
     }
@@ -54,7 +55,7 @@ impl GgufUpgrade {
     pub(crate) fn plan(self, options: &Options) -> Result<Migration, Error> {
         let GgufUpgrade { mut draft, dialect } = self;
         let mut tensors = Vec::new();
-        let mut is_apart = false;
+        let mut apart = HashMap::new();
         for tensor in &mut draft.tensors {
             let from = tensor.shown();
             let row = tensor.shape.first().copied().unwrap_or(1);
@@ -67,8 +68,8 @@ impl GgufUpgrade {
                 origin.from = interleaved.plain;
                 if let Op::Copy(input) = &mut origin.op {
                     input.ty = interleaved.plain;
+                    apart.insert(input.index(), Rows { how: interleaved, len: row, tensor: from.clone() });
                 }
-                is_apart = true;
             } else if is_removed(tensor.ty) {
                 treatment = Treatment::Recoded;
                 let fits = |ty: GgmlType| ty.info().is_some_and(|i| row.is_multiple_of(u64::from(i.block_len)));
@@ -79,8 +80,8 @@ impl GgufUpgrade {
             }
             tensors.push(Migrated { from, treatment, rounding: None });
         }
-        if is_apart {
-            draft.source = Arc::new(Apart(GgufSource::open(&draft.path)?));
+        if !apart.is_empty() {
+            draft.source = Arc::new(Apart { source: draft.source, rows: apart });
         }
         let path = draft.path.clone();
         let plan = draft.lay_out()?;
@@ -95,21 +96,33 @@ fn is_removed(ty: GgmlType) -> bool {
     ty.info().is_some_and(|info| info.removed)
 }
 
-/// A GGUF whose interleaved rows are deinterleaved.
+/// A model whose interleaved rows are deinterleaved.
 #[derive(Debug)]
-struct Apart(GgufSource);
+struct Apart {
+    source: Arc<dyn Source>,
+    /// By the index of the tensor.
+    rows: HashMap<usize, Rows>,
+}
+
+/// The interleaved rows of a tensor.
+#[derive(Debug)]
+struct Rows {
+    how: &'static Interleaved,
+    /// Values of a row.
+    len: u64,
+    tensor: String,
+}
 
 impl Source for Apart {
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
-        let found = self.0.tensor(index).and_then(|tensor| Some((tensor.info(), interleaved(tensor.ty())?)));
-        let Some((tensor, how)) = found else { return self.0.read(index, offset, buffer) };
-        let name = String::from_utf8_lossy(tensor.name.as_bytes()).into_owned();
-        let row_len = tensor.dims.dim(0);
-        read_apart(how, row_len, offset, buffer, &name, |offset, bytes| self.0.read(index, offset, bytes))
+        let Some(Rows { how, len, tensor }) = self.rows.get(&index) else {
+            return self.source.read(index, offset, buffer);
+        };
+        read_apart(how, *len, offset, buffer, tensor, |offset, bytes| self.source.read(index, offset, bytes))
     }
 
     fn check_unchanged(&self) -> Result<(), PipelineError> {
-        self.0.check_unchanged()
+        self.source.check_unchanged()
     }
 }
 

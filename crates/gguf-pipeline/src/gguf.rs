@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::{ByteOrder, Dialect, Gguf, Head, Version, swap_blocks};
-use gguf_io::{Model, Tensor};
+use gguf_io::{IntoModel, Model, Tensor};
 
 use crate::error::Error;
 use crate::limits::MAX_TENSORS;
@@ -25,19 +25,15 @@ pub struct GgufSource {
 }
 
 impl GgufSource {
-    /// Opens the model that `path` belongs to, with all its shards.
+    /// The tensors of an open model, or of the one that a path belongs to, with all its shards.
     ///
     /// # Errors
     /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete.
-    pub fn open(path: &Path) -> Result<GgufSource, Error> {
-        GgufSource::from_model(Model::open(path).map_err(Error::input)?)
+    pub fn open(model: impl IntoModel) -> Result<GgufSource, Error> {
+        GgufSource::of(model.into_model().map_err(Error::input)?)
     }
 
-    /// The tensors of an open model.
-    ///
-    /// # Errors
-    /// If the data of a tensor is incomplete.
-    pub fn from_model(model: Model) -> Result<GgufSource, Error> {
+    fn of(model: Model) -> Result<GgufSource, Error> {
         let (mut firsts, mut n) = (Vec::new(), 0);
         for file in model.files() {
             firsts.push(n);
@@ -131,32 +127,22 @@ pub fn check_memory<'a>(path: &Path, heads: impl Iterator<Item = &'a Gguf<'stati
 }
 
 impl Draft {
-    /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3 in little-endian order. The
-    /// keys of a split are removed.
+    /// A draft that copies an open model, or the one that a path belongs to, with all its shards, into one file of version 3 in little-endian
+    /// order. The keys of a split are removed.
     ///
     /// # Errors
-    /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete.
-    pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
-        let path = path.as_ref();
-        let source = GgufSource::open(path)?;
-        Draft::copy_of_source(source, path)
+    /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete; those of
+    /// [`check_memory`].
+    pub fn copy_of(model: impl IntoModel) -> Result<Draft, Error> {
+        Draft::copy_of_source(GgufSource::open(model)?)
     }
 
-    /// As [`copy_of`](Draft::copy_of), for an open model: in memory, mapped, or in a source of the caller.
+    /// As [`copy_of`](Draft::copy_of), for the source of a model.
     ///
     /// # Errors
-    /// If the data of a tensor is incomplete, and those of [`check_memory`].
-    pub fn copy_of_model(model: Model) -> Result<Draft, Error> {
-        let path = model.path().to_owned();
-        Draft::copy_of_source(GgufSource::from_model(model)?, path)
-    }
-
-    /// A draft that copies an open model; `path` names it in messages.
-    ///
-    /// # Errors
-    /// Errors of [`check_memory`].
-    pub fn copy_of_source(source: GgufSource, path: impl Into<PathBuf>) -> Result<Draft, Error> {
-        let path = path.into();
+    /// Those of [`check_memory`].
+    pub fn copy_of_source(source: GgufSource) -> Result<Draft, Error> {
+        let path = source.model().path().to_owned();
         check_memory(&path, source.model().files().iter().map(gguf_io::ModelFile::gguf))?;
         let mut head = Head { dialect: Dialect::new(Version::V3), ..Head::without_tensors(source.model().gguf()) };
         if source.model().files().len() > 1 {

@@ -18,7 +18,7 @@ use crate::report::Report;
 ///
 /// // After an interruption, the next run with these options continues the work.
 /// let options = RunOptions::default().resume(true).threads(NonZero::new(2));
-/// Draft::copy_of_model(model)?.lay_out()?.run(&path, &options, &())?;
+/// Draft::copy_of(model)?.lay_out()?.run(&path, &options, &())?;
 /// assert!(path.exists() && !folder.path().join("copy.gguf.journal").exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

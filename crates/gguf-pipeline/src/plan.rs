@@ -44,7 +44,7 @@ pub struct Place {
 /// use gguf_pipeline::plan::{Op, Reason};
 /// use gguf_pipeline::{Draft, TensorPlan};
 ///
-/// let mut draft = Draft::copy_of_model(model)?;
+/// let mut draft = Draft::copy_of(model)?;
 /// let factors = Op::Computed(vec![1.0, 1.0, 8.0, 8.0]);
 /// draft.tensors.push(TensorPlan::new("rope_freqs.weight", vec![4], GgmlType::F32, Reason::Float, factors));
 /// let plan = draft.lay_out()?;
@@ -176,7 +176,7 @@ pub enum Rounding {
 /// use gguf_format::GgmlType;
 /// use gguf_pipeline::Draft;
 ///
-/// let mut draft = Draft::copy_of_model(model)?;
+/// let mut draft = Draft::copy_of(model)?;
 /// draft.tensors.retain(|tensor| *tensor.name != *b"output.weight");
 /// for tensor in &mut draft.tensors {
 ///     tensor.ty = GgmlType::F16;
@@ -403,7 +403,7 @@ impl FilePlan {
 /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
 /// use gguf_pipeline::{Draft, MemorySink, RunOptions};
 ///
-/// let plan = Draft::copy_of_model(model)?.lay_out()?;
+/// let plan = Draft::copy_of(model)?.lay_out()?;
 /// for tensor in plan.tensors() {
 ///     println!("{} {:?} {} -> {}: {}", tensor.shown(), tensor.shape, tensor.from, tensor.ty, tensor.reason);
 /// }

@@ -84,7 +84,7 @@ pub struct Cancelled;
 /// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F32));
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]])?;
 /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
-/// # let plan = Draft::copy_of_model(model)?.lay_out()?;
+/// # let plan = Draft::copy_of(model)?.lay_out()?;
 /// let written = AtomicU64::new(0);
 /// let count = |event: Event<'_>| {
 ///     if let Event::Advanced { bytes } = event {

@@ -113,7 +113,7 @@ impl fmt::Display for OutOfRange {
 /// use gguf_pipeline::Draft;
 /// use gguf_pipeline::range::{Extent, check_range};
 ///
-/// let mut draft = Draft::copy_of_model(model)?;
+/// let mut draft = Draft::copy_of(model)?;
 /// draft.tensors[0].ty = GgmlType::F16;
 /// let found = check_range(&[&draft.lay_out()?], Extent::Sample, None, &())?;
 /// let overflow = found[0][0].overflow.as_ref().expect("a value of 70,000");

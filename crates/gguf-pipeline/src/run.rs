@@ -24,7 +24,7 @@ impl Plan {
     /// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
     /// use gguf_pipeline::{Draft, Error, RunOptions};
     ///
-    /// let plan = Draft::copy_of_model(model)?.lay_out()?;
+    /// let plan = Draft::copy_of(model)?.lay_out()?;
     /// let summary = plan.run(&path, &RunOptions::default(), &())?;
     /// assert_eq!(summary.paths, [path.clone()]);
     /// // An existing file is replaced only on request.
@@ -92,7 +92,7 @@ pub fn run_all(
 /// use gguf_io::Model;
 /// use gguf_pipeline::{Draft, MemorySink, RunOptions, run_all_to};
 ///
-/// let copy = Draft::copy_of_model(model)?;
+/// let copy = Draft::copy_of(model)?;
 /// let mut named = copy.clone();
 /// named.head.set("general.name", "A copy");
 /// let mut sink = MemorySink::new();

@@ -201,7 +201,7 @@ pub struct Piece<'a> {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
 /// let model = Model::from_source(bytes, "model in memory")?;
-/// let mut draft = Draft::copy_of_model(model)?;
+/// let mut draft = Draft::copy_of(model)?;
 /// draft.head.set("general.name", "A copy");
 /// let mut sink = MemorySink::new();
 /// draft.lay_out()?.run_to(&mut sink, &RunOptions::default(), &())?;

@@ -28,7 +28,7 @@ use crate::error::Error;
 ///     }
 /// }
 ///
-/// let mut draft = Draft::copy_of_model(model)?;
+/// let mut draft = Draft::copy_of(model)?;
 /// draft.source = std::sync::Arc::new(Filled);
 /// let mut sink = MemorySink::new();
 /// draft.lay_out()?.run_to(&mut sink, &RunOptions::default(), &())?;

@@ -92,7 +92,7 @@ pub const NARROW: &[GgmlType] =
 /// # head.tensors.push(TensorInfo::new("output.weight", [256, 4], GgmlType::F32));
 /// # let values: Vec<u8> = (0..1024).flat_map(|i| (i as f32 * 0.1).sin().to_le_bytes()).collect();
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [values])?;
-/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// # let draft = gguf_pipeline::Draft::copy_of(gguf_io::Model::from_source(bytes, "model in memory")?)?;
 /// use gguf_quantize::QuantizeOptions;
 /// use gguf_quantize::budget::{Budget, Limit};
 ///

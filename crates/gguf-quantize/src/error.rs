@@ -22,7 +22,7 @@ use crate::prune::PruneError;
 /// # let mut head = gguf_format::Head::default();
 /// # head.set("general.architecture", "llama");
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 0]; 0])?;
-/// let vocabulary = Draft::copy_of_model(gguf_io::Model::from_source(bytes, "vocab.gguf")?)?;
+/// let vocabulary = Draft::copy_of(gguf_io::Model::from_source(bytes, "vocab.gguf")?)?;
 /// let error = plan(vocabulary, None, &QuantizeOptions::default(), &Target::parse("Q8_0")?).unwrap_err();
 /// assert!(matches!(error, Error::NotAModel { what: NothingToQuantize::NoTensors, .. }));
 /// assert!(error.is_bad_input());

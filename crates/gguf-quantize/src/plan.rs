@@ -33,7 +33,7 @@ const QUANTIZATION_VERSION: u32 = 2;
 /// # head.set("general.architecture", "llama");
 /// # head.tensors.push(TensorInfo::new("blk.0.ffn_down.weight", [256, 4], GgmlType::F32));
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 4096]])?;
-/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// # let draft = gguf_pipeline::Draft::copy_of(gguf_io::Model::from_source(bytes, "model in memory")?)?;
 /// use gguf_quantize::QuantizeOptions;
 /// use gguf_quantize::mix::{Target, TensorTypeRule};
 ///
@@ -220,7 +220,7 @@ fn facts_of(tensor: &TensorPlan) -> TensorFacts<'_> {
 /// use gguf_pipeline::Draft;
 /// use gguf_quantize::{QuantizeOptions, mix::Target, plan};
 ///
-/// let draft = Draft::copy_of_model(model)?;
+/// let draft = Draft::copy_of(model)?;
 /// let quantized = plan(draft, None, &QuantizeOptions::default(), &Target::parse("Q4_K_M")?)?;
 /// for warning in &quantized.warnings {
 ///     eprintln!("{warning}");
@@ -324,7 +324,7 @@ pub struct Offer {
 /// # head.set("general.architecture", "llama");
 /// # head.tensors.push(TensorInfo::new("output.weight", [256, 4], GgmlType::F32));
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [vec![0u8; 4096]])?;
-/// # let draft = gguf_pipeline::Draft::copy_of_model(gguf_io::Model::from_source(bytes, "model in memory")?)?;
+/// # let draft = gguf_pipeline::Draft::copy_of(gguf_io::Model::from_source(bytes, "model in memory")?)?;
 /// use gguf_quantize::{QuantizeOptions, offers};
 ///
 /// let mut sizes = Vec::new();

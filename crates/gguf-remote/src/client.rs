@@ -12,6 +12,7 @@ use ureq::http::header::{self, HeaderMap, HeaderName};
 use crate::ahead::Budget;
 use crate::attempts::{Failed, Retry, wait_of};
 use crate::error::{Error, Problem};
+use crate::hub::Resolved;
 use crate::location::Url;
 use crate::settings::{Event, Settings};
 
@@ -27,6 +28,7 @@ struct Inner {
     settings: Settings,
     endpoint: Url,
     budget: Budget,
+    resolved: Resolved,
     /// Whether any server has answered.
     is_connected: AtomicBool,
 }
@@ -73,8 +75,8 @@ impl Client {
             .max_idle_connections_per_host(16)
             .build();
         let agent = ureq::Agent::new_with_config(config);
-        let (budget, is_connected) = (Budget::default(), AtomicBool::new(false));
-        Ok(Client(Arc::new(Inner { agent, settings, endpoint, budget, is_connected })))
+        let (budget, resolved, is_connected) = Default::default();
+        Ok(Client(Arc::new(Inner { agent, settings, endpoint, budget, resolved, is_connected })))
     }
 
     /// The settings.
@@ -88,6 +90,10 @@ impl Client {
 
     pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    pub(crate) fn resolved(&self) -> &Resolved {
+        &self.0.resolved
     }
 
     pub(crate) fn event(&self, event: Event<'_>) {

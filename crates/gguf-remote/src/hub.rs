@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use gguf_hf::{Folder, FolderError, FolderFile};
 use gguf_io::ReadAt;
@@ -33,8 +33,11 @@ pub struct Repo {
     revision: Option<String>,
     commit: String,
     /// In the order of their paths.
-    files: Vec<RepoFile>,
+    files: Arc<[RepoFile]>,
 }
+
+/// The commit and the files of each revision that a client has resolved, so that all of its work is done on one commit.
+pub(crate) type Resolved = Mutex<HashMap<(String, String), (String, Arc<[RepoFile]>)>>;
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,12 +52,21 @@ pub struct RepoFile {
 }
 
 impl Repo {
-    /// Resolves a revision (a branch, tag or commit; `main` by default) to a commit, and lists its files. Offline, both come from the cache.
+    /// Resolves a revision (a branch, tag or commit; `main` by default) to a commit, and lists its files. Offline, both come from the cache. A
+    /// client resolves a revision once.
     ///
     /// # Errors
     /// [`Error`].
     pub fn open(client: &Client, name: &str, revision: Option<&str>) -> Result<Repo, Error> {
         let asked = revision.unwrap_or("main");
+        let repo = |commit, files| {
+            let revision = revision.map(str::to_owned);
+            Repo { client: client.clone(), name: name.to_owned(), revision, commit, files }
+        };
+        let key = (name.to_owned(), asked.to_owned());
+        if let Some((commit, files)) = lock(client.resolved()).get(&key).cloned() {
+            return Ok(repo(commit, files));
+        }
         let (commit, mut files) = if client.settings().offline {
             cache::list(client.settings(), name, asked)?
         } else {
@@ -63,8 +75,9 @@ impl Repo {
             (commit, files)
         };
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let revision = revision.map(str::to_owned);
-        Ok(Repo { client: client.clone(), name: name.to_owned(), revision, commit, files })
+        let files: Arc<[RepoFile]> = files.into();
+        lock(client.resolved()).insert(key, (commit.clone(), Arc::clone(&files)));
+        Ok(repo(commit, files))
     }
 
     /// The commit of the revision.

@@ -35,4 +35,6 @@ pub use file::HttpFile;
 pub use hub::{Repo, RepoFile, RepoFolder};
 pub use location::{Location, LocationError, Url};
 #[cfg(feature = "http")]
+pub use open::Opener;
+#[cfg(feature = "http")]
 pub use settings::{Event, Observer, Secret, Settings};

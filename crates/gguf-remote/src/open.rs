@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use gguf_io::{Error as IoError, Model, ModelFile};
+use gguf_io::{Error as IoError, Model, ModelFile, ReadAt};
 
 use crate::client::Client;
 use crate::error::{Error, Problem};
@@ -17,7 +18,7 @@ impl Client {
     /// # Errors
     /// [`gguf_io::Error`]; that of the requests, an [`Error`], is in [`gguf_io::Error::Io`].
     pub fn open_file(&self, location: &Location) -> Result<ModelFile, IoError> {
-        Opener::of(self, location)?.open(location)
+        self.opener(location)?.file(Path::new(&location.to_string()))
     }
 
     /// Opens a model. If the file is one of several shards, the others are found by their names beside it.
@@ -25,48 +26,70 @@ impl Client {
     /// # Errors
     /// As for [`open_file`](Client::open_file); [`gguf_io::Error::Shards`].
     pub fn open_model(&self, location: &Location) -> Result<Model, IoError> {
-        let (opener, first) = (Opener::of(self, location)?, location.to_string());
-        Model::open_by(Path::new(&first), |path| {
-            let name = path.file_name().and_then(|name| name.to_str()).filter(|_| path != Path::new(&first));
-            match (name, location) {
-                (Some(name), Location::Web(_)) => opener.open(&location.with_file_name(&decoded(name))),
-                (Some(name), _) => opener.open(&location.with_file_name(name)),
-                (None, _) => opener.open(location),
+        let opener = self.opener(location)?;
+        Model::open_by(Path::new(&location.to_string()), |path| opener.file(path))
+    }
+
+    /// Opens files beside each other: a file, and the other shards of its model.
+    ///
+    /// # Errors
+    /// As for [`open_file`](Client::open_file), if the repository cannot be listed.
+    pub fn opener(&self, location: &Location) -> Result<Opener, IoError> {
+        let files = match location {
+            Location::Web(_) => Files::Web(self.clone()),
+            Location::Hub { repo, revision, .. } => {
+                let repo = Repo::open(self, repo, revision.as_deref());
+                Files::Repo(repo.map_err(|e| failed(location, e))?)
             }
-        })
+        };
+        Ok(Opener { files, first: location.clone() })
     }
 }
 
-/// Opens the files of one model.
-enum Opener<'a> {
-    Web(&'a Client),
+/// Opens the files of one folder of a web server, or of one commit of a repository; from [`Client::opener`].
+#[derive(Debug)]
+pub struct Opener {
+    files: Files,
+    first: Location,
+}
+
+#[derive(Debug)]
+enum Files {
+    Web(Client),
     Repo(Repo),
 }
 
-impl<'a> Opener<'a> {
-    fn of(client: &'a Client, location: &Location) -> Result<Opener<'a>, IoError> {
-        match location {
-            Location::Web(_) => Ok(Opener::Web(client)),
-            Location::Hub { repo, revision, .. } => {
-                let repo = Repo::open(client, repo, revision.as_deref());
-                repo.map(Opener::Repo).map_err(|e| failed(location, e))
-            }
+impl Opener {
+    /// The place of a file, as a path: that of the opener, or its path with another file name.
+    fn location(&self, path: &Path) -> Location {
+        let name = path.file_name().and_then(|name| name.to_str());
+        match (name.filter(|_| path != Path::new(&self.first.to_string())), &self.first) {
+            (Some(name), Location::Web(_)) => self.first.with_file_name(&decoded(name)),
+            (Some(name), _) => self.first.with_file_name(name),
+            (None, _) => self.first.clone(),
         }
     }
 
-    fn open(&self, location: &Location) -> Result<ModelFile, IoError> {
-        let name = location.to_string();
-        match (self, location) {
-            (Opener::Web(client), Location::Web(url)) => {
-                let file = HttpFile::open(client, url).map_err(|e| failed(location, e))?;
-                ModelFile::from_source(file, name)
-            }
-            (Opener::Repo(repo), Location::Hub { path, .. }) => {
-                let file = repo.open_file(path).map_err(|e| failed(location, e))?;
-                ModelFile::from_source(file, name)
-            }
-            _ => Err(failed(location, Error::new(location, Problem::NotInRepository))),
-        }
+    /// Opens a GGUF file.
+    ///
+    /// # Errors
+    /// As for [`Client::open_file`].
+    pub fn file(&self, path: &Path) -> Result<ModelFile, IoError> {
+        ModelFile::from_source(self.source(path)?, path)
+    }
+
+    /// Opens a file of any kind.
+    ///
+    /// # Errors
+    /// [`gguf_io::Error::Io`], with an [`Error`] as its source.
+    pub fn source(&self, path: &Path) -> Result<Arc<dyn ReadAt>, IoError> {
+        let location = self.location(path);
+        let source: Result<Arc<dyn ReadAt>, Error> = match (&self.files, &location) {
+            (Files::Web(client), Location::Web(url)) => HttpFile::open(client, url).map(|file| Arc::new(file) as _),
+            (Files::Repo(repo), Location::Hub { path, .. }) => repo.open_file(path).map(Arc::from),
+            _ => Err(Error::new(&location, Problem::NotInRepository)),
+        };
+        source.map_err(|e| failed(&location, e))
     }
 }
 

@@ -7,7 +7,7 @@ static TINY: &[u8] = include_bytes!("tiny.gguf");
 
 fn main() -> Result<(), ggufkit::Error> {
     let model = Model::from_source(TINY, "tiny")?;
-    let copy = Draft::copy_of_model(model)?;
+    let copy = Draft::copy_of(model)?;
     let quantization = quantize::plan(copy, None, &QuantizeOptions::default(), &Target::parse("Q8_0")?)?;
 
     // A sink of the caller implements the same trait: create, write_at, commit and abort.

@@ -6,9 +6,11 @@ use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
-use gguf_format::{Gguf, HeadScan};
+use gguf_format::shard::ShardName;
+use gguf_format::{Gguf, HeadScan, Problem};
 use gguf_io::{MODEL_LIMITS, Model, ModelFile, ReadAt, read_head_with, shown_path};
 
 use crate::Error;
@@ -19,7 +21,7 @@ mod data;
 mod files;
 
 #[cfg(feature = "edit")]
-pub use data::check_data;
+pub use data::{check_data, check_data_by};
 #[cfg(feature = "fs")]
 pub use files::{check, check_with};
 
@@ -182,6 +184,35 @@ pub fn check_heads(heads: &[HeadOf<'_>], options: &CheckOptions) -> Check {
     Heads { files: heads.iter().map(file).collect(), missing: Vec::new(), is_stream: false }.finish(options)
 }
 
+/// Opens a file of a model by its path, for [`check_by`].
+pub type OpenSource<'a> = &'a dyn Fn(&Path) -> Result<Arc<dyn ReadAt>, gguf_io::Error>;
+
+/// As [`check_with`], for files that are elsewhere, such as on a server: `open` opens `path`, and the other shards beside it. A shard is
+/// missing if opening it is an [`Io`](gguf_io::Error::Io) error of the kind [`NotFound`](io::ErrorKind::NotFound).
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use std::path::Path;
+/// use std::sync::Arc;
+/// use ggufkit::{CheckOptions, ReadAt, check_by};
+///
+/// // A server, for example.
+/// let files = [("a-00001-of-00002.gguf", include_bytes!("../examples/tiny-00001-of-00002.gguf"))];
+/// let open = |path: &Path| match files.iter().find(|(name, _)| path == Path::new(name)) {
+///     Some((_, bytes)) => Ok(Arc::new(bytes.to_vec()) as Arc<dyn ReadAt>),
+///     None => Err(gguf_io::Error::Io { path: path.into(), action: "open", source: ErrorKind::NotFound.into() }),
+/// };
+/// let check = check_by("a-00001-of-00002.gguf", &open, &CheckOptions::default())?;
+/// assert!(check.findings().any(|(_, finding)| finding.code == "split.file"));
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// If a file cannot be opened or read. Problems of its content are part of the result.
+pub fn check_by(path: impl AsRef<Path>, open: OpenSource<'_>, options: &CheckOptions) -> Result<Check, Error> {
+    Ok(Heads::check_by(path.as_ref(), open, options)?.finish(options))
+}
+
 /// A file of which only the length is known.
 #[derive(Debug)]
 struct NoData(u64);
@@ -271,6 +302,31 @@ impl Deref for OpenFile<'_> {
 }
 
 impl<'m> Heads<'m> {
+    /// Checks the heads of all shards of the model that `path` belongs to, in sources that `open` opens.
+    fn check_by(path: &Path, open: OpenSource<'_>, options: &CheckOptions) -> Result<Heads<'m>, Error> {
+        let alone = options.structure || options.start > 0;
+        let name = path.file_name().and_then(|name| ShardName::parse(name.to_str()?)).filter(|_| !alone);
+        let mut siblings: Vec<PathBuf> =
+            name.iter().flat_map(ShardName::siblings).map(|name| path.with_file_name(name)).collect();
+        // That of another spelling is another file.
+        if !siblings.iter().any(|sibling| sibling == path) {
+            siblings = vec![path.to_owned()];
+        }
+        let (mut files, mut missing) = (Vec::new(), Vec::new());
+        for sibling in siblings {
+            match open(&sibling) {
+                Ok(source) => files.push(check_source(sibling, source, options)?),
+                Err(gguf_io::Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && sibling != path =>
+                {
+                    missing.push(sibling);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(Heads { files, missing, is_stream: false })
+    }
+
     /// Checks the model that consists of the files.
     fn finish(self, options: &CheckOptions) -> Check {
         let mut model = Report::new();
@@ -300,6 +356,29 @@ fn chosen_name(path: &Path) -> Option<&str> {
 /// The rules for the bytes of a head and the length of its file.
 fn rules(options: &CheckOptions) -> fn(&[u8], u64) -> Report {
     if options.structure { check::structure } else { check::format }
+}
+
+/// Checks one file, and opens it if its head can be parsed.
+fn check_source<'m>(path: PathBuf, source: Arc<dyn ReadAt>, options: &CheckOptions) -> Result<CheckedFile<'m>, Error> {
+    match ModelFile::from_source_at(Arc::clone(&source), options.start, &path) {
+        Ok(file) => Ok(checked(OpenFile::Own(file), options)),
+        // A head over a limit is not damaged, but not read either.
+        Err(gguf_io::Error::Head { source: e, .. }) if !matches!(e.problem, Problem::OverLimit { .. }) => {
+            match check_broken_head(&*source, options.start, rules(options)) {
+                Ok(report) => Ok(CheckedFile { path, report, file: None }),
+                Err(source) => Err(gguf_io::Error::Io { path, action: "read", source }.into()),
+            }
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Checks a head that cannot be parsed, up to its first error.
+fn check_broken_head(source: &dyn ReadAt, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
+    let file_bytes = source.size()?.saturating_sub(start);
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let head = read_head_with(&mut source.stream(start)?, scan, |_, _| Ok::<_, io::Error>(()))?;
+    Ok(rules(head.bytes(), file_bytes))
 }
 
 /// Checks an open file.

@@ -13,7 +13,7 @@
 //! | look up a key | [`model.gguf().get_as`](Gguf::get_as), [`get_for_arch`](Gguf::get_for_arch) | |
 //! | find the end of a head while its bytes arrive | [`HeadScan`] | |
 //! | summarize a model | [`summary`] | |
-//! | report every problem of a model | [`check`](fn@check); [`check_model`] of an open one | `fs` |
+//! | report every problem of a model | [`check`](fn@check); [`check_model`] of an open one, [`check_by`] of one elsewhere | `fs` |
 //! | view a tokenizer; encode text to token ids | [`model::tokenizer`] | |
 //! | write a model | [`write`](fn@write); [`Writer`] to any stream | `fs` |
 //! | also look for NaN and infinity in its data | [`check_data`] | `edit` |
@@ -50,11 +50,11 @@ mod files;
 #[cfg(feature = "edit")]
 mod warning;
 
-#[cfg(feature = "edit")]
-pub use check::check_data;
-pub use check::{Check, CheckOptions, HeadOf, check_heads, check_model, check_stream};
+pub use check::{Check, CheckOptions, HeadOf, OpenSource, check_by, check_heads, check_model, check_stream};
 #[cfg(feature = "fs")]
 pub use check::{check, check_with};
+#[cfg(feature = "edit")]
+pub use check::{check_data, check_data_by};
 #[cfg(feature = "hf")]
 pub use conversion::{Conversion, PlannedConversion};
 pub use error::Error;
@@ -96,9 +96,9 @@ pub use gguf_quantize as quantize;
 pub use gguf_quants as quants;
 
 #[cfg(feature = "edit")]
-pub use gguf_edit::diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff, diff_models};
+pub use gguf_edit::diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};
 #[cfg(feature = "edit")]
-pub use gguf_edit::split::{Limit, Split, SplitOptions, split, split_model};
+pub use gguf_edit::split::{Limit, Split, SplitOptions, split};
 #[cfg(feature = "edit")]
 pub use gguf_edit::{Edit, EditOptions, EditPlan};
 pub use gguf_format::check::{Finding, Severity};
@@ -106,7 +106,7 @@ pub use gguf_format::{
     Array, ByteOrder, GgmlType, Gguf, Head, HeadScan, KvRef, ScanState, Str, TensorInfo, TensorInfoRef, Value,
     ValueRef, ValueType, Version, keys,
 };
-pub use gguf_io::{InMemory, Model, ModelFile, ReadAt, Tensor, Writer};
+pub use gguf_io::{InMemory, IntoModel, Model, ModelFile, ReadAt, Tensor, Writer};
 #[cfg(feature = "fs")]
 pub use gguf_io::{Map, Output};
 pub use gguf_model::summary::Summary;

@@ -84,7 +84,7 @@ const WORK: &[Work] = &[
         let Ok(model) = Model::open(path) else { return };
         let options = HashOptions::new([Algorithm::Sha256, Algorithm::Content]).threads(THREADS);
         let _ = gguf_edit::hash(model.files(), &options, &());
-        let _ = gguf_edit::card::card(&[path], true, THREADS, &());
+        let _ = gguf_edit::card::card([path], true, THREADS, &());
     }),
     ("diff", 0, |path| {
         let other = path.with_file_name("other.gguf");

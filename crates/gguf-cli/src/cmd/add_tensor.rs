@@ -8,6 +8,7 @@ use gguf_quantize::mix::parse_tensor_type;
 
 use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 /// Add a tensor from a NumPy file to a copy of a model.
@@ -49,7 +50,7 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.out)?;
         let new = NewTensor::new(&self.tensor, &self.values).ty(self.ty).replace(self.replace);
-        let plan = add_tensors(&self.input, &[new])?;
+        let plan = add_tensors(open::model(&self.input)?, &[new])?;
         self.writing.run(ui, plan, &self.out, "written", &[])?;
         Ok(Verdict::Good)
     }

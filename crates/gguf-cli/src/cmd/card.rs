@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::quantize::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
 
@@ -66,8 +67,9 @@ impl Args {
             Some(path) => Some((path.as_path(), read_text_of(path, MAX_README, "a README")?)),
             None => None,
         };
+        let models = self.models.iter().map(|path| open::model(path)).collect::<Result<Vec<_>, _>>()?;
         let watch = Watch::new(self.quiet);
-        let made = card(&self.models, !self.no_hash, self.threads, &watch);
+        let made = card(models, !self.no_hash, self.threads, &watch);
         watch.clear();
         let made = made?;
         if let Some((path, readme)) = readme {

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 
 use gguf_edit::stats::Stats;
 use gguf_format::{GgmlType, ValueRef};
-use gguf_io::{Model, Tensor};
+use gguf_io::Tensor;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::text::shape;
 use crate::ui::{Style, Ui, digits, grouped, percent, size};
 use crate::watch::Watch;
@@ -81,8 +82,8 @@ impl Args {
         if self.values {
             return self.print_values(ui);
         }
-        let watch = Watch::new(false);
-        let stats = gguf_edit::stats(&self.model, &self.tensor, self.bins.into(), self.threads, &watch);
+        let (model, watch) = (open::model(&self.model)?, Watch::new(false));
+        let stats = gguf_edit::stats(model, &self.tensor, self.bins.into(), self.threads, &watch);
         watch.clear();
         let stats = stats?;
         if self.json {
@@ -94,7 +95,7 @@ impl Args {
     }
 
     fn print_values(&self, ui: &mut Ui) -> Outcome {
-        let model = Model::open(&self.model)?;
+        let model = open::model(&self.model)?;
         let tensor = model.tensor(&self.tensor)?;
         let n_rows = tensor.n_rows();
         let rows = match &self.rows {

@@ -12,6 +12,7 @@ use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Judged, Section};
 use crate::hints;
+use crate::open;
 use crate::stdin;
 use crate::ui::{Ui, shown_path};
 use crate::watch::Watch;
@@ -132,11 +133,15 @@ impl Args {
         }
         within(path, self.at)?;
         let options = CheckOptions::default().structure(self.structure).start(self.at);
-        let Some(watch) = watch else {
-            return Ok(ggufkit::check_with(path, &options)?);
+        let check = match (watch, open::opener(path)?) {
+            (None, None) => ggufkit::check_with(path, &options),
+            (None, Some((path, open))) => ggufkit::check_by(path, &*open, &options),
+            (Some(watch), None) => ggufkit::check_data(path, &options, watch),
+            (Some(watch), Some((path, open))) => ggufkit::check_data_by(path, &*open, &options, watch),
         };
-        let check = ggufkit::check_data(path, &options, watch);
-        watch.clear();
+        if let Some(watch) = watch {
+            watch.clear();
+        }
         Ok(check?)
     }
 }

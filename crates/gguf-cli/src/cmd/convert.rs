@@ -17,6 +17,7 @@ use super::quantize::{self, Names, Written, each_once, plan_all, warn_once, writ
 use super::set::parse_room;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 mod file_type;
@@ -198,7 +199,7 @@ impl Args {
         }
         // llama.cpp's converter, which defines these types for other models, does not support image models.
         let is_either = self.ty.iter().any(|ty| matches!(ty, FileType::Either(..)));
-        let is_quantized = self.quantization.are_given() || is_either && gguf_hf::is_image_model(dir)?;
+        let is_quantized = self.quantization.are_given() || is_either && open::is_image_model(dir)?;
         let resolved = |ty: &FileType| match *ty {
             FileType::Either(_, target) if is_quantized => FileType::Quantized(target),
             FileType::Either(ty, _) => FileType::Converted(ty),
@@ -316,7 +317,7 @@ impl Args {
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
-        let mut conversion = gguf_hf::plan(dir, &options)?;
+        let mut conversion = open::conversion(dir, &options)?;
         if conversion.kind != OutputKind::Model {
             self.refuse_for_parts(conversion.kind, file_type)?;
         }

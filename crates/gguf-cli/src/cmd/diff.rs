@@ -12,6 +12,7 @@ use gguf_pipeline::report::TensorError;
 use super::planned::{cosine, number, relative};
 use super::writing::tensors;
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, grouped, visible, wrap};
 use crate::watch::Watch;
@@ -86,9 +87,10 @@ enum Sort {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let (a, b) = (open::model(&self.a)?, open::model(&self.b)?);
         let watch = Watch::new(self.quiet);
         let options = DiffOptions::default().no_data(self.metadata).threads(self.threads);
-        let diff = gguf_edit::diff(&self.a, &self.b, &options, &watch);
+        let diff = gguf_edit::diff(a, b, &options, &watch);
         watch.clear();
         let mut diff = diff?;
         self.sort(&mut diff);

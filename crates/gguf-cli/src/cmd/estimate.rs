@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use gguf_edit::estimate::{Estimate, Memory, Setup, estimate, of_model};
+use gguf_edit::estimate::{Estimate, Memory, Setup, estimate};
 use gguf_format::GgmlType;
 use gguf_io::Model;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::cmd::size::parse_size;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::stdin;
 use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 
@@ -111,10 +112,11 @@ impl Args {
         setup.flash = !self.no_flash;
         setup.full_window = self.swa_full;
         setup.n_gpu_layers = self.gpu_layers;
-        let estimate = match stdin::is_stdin(&self.model) {
-            true => of_model(&Model::from_files(vec![stdin::open()?])?, &setup)?,
-            false => estimate(&self.model, &setup)?,
+        let model = match stdin::is_stdin(&self.model) {
+            true => Model::from_files(vec![stdin::open()?])?,
+            false => open::model(&self.model)?,
         };
+        let estimate = estimate(model, &setup)?;
         let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
         let fits = self.memory.map(|memory| needed <= memory);
         match self.json {

@@ -8,6 +8,7 @@ use gguf_format::GgmlType;
 use super::get::matches;
 use super::writing::{Writing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
 
@@ -67,7 +68,7 @@ impl Args {
             Some(Type::F16) => Values::As(GgmlType::F16),
             Some(Type::Bf16) => Values::As(GgmlType::BF16),
         };
-        let extraction = extract(&self.model, &self.tensors, matches, format, values)?;
+        let extraction = extract(open::model(&self.model)?, &self.tensors, matches, format, values)?;
         let watch = Watch::new(self.writing.quiet);
         let result = extraction.run(&self.output, self.writing.force, self.writing.threads, &watch);
         watch.clear();

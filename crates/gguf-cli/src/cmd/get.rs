@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
-use gguf_io::ModelFile;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::cmd::{offset, stdin_model, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
+use crate::open;
 use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
@@ -66,7 +66,7 @@ impl Args {
             stdin_model(self.at)?
         } else {
             within(&self.file, self.at)?;
-            ModelFile::open_at(&self.file, self.at)?
+            open::file(&self.file, self.at)?
         };
         let gguf = file.gguf();
         let mut verdict = Verdict::Good;

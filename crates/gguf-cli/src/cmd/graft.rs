@@ -7,6 +7,7 @@ use gguf_edit::rewrite::{Graft, graft};
 use super::get::matches;
 use super::writing::{WritingModel, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::open;
 use crate::ui::{Ui, grouped};
 
 /// Copy tensors and keys of another model into a copy of a model.
@@ -55,7 +56,7 @@ impl Args {
         }
         let mut what = Graft::default();
         (what.tensors, what.keys, what.replace) = (self.tensors.clone(), self.keys.clone(), self.replace);
-        let (plan, taken, n_keys) = graft(&self.input, &self.from, &what, matches)?;
+        let (plan, taken, n_keys) = graft(open::model(&self.input)?, open::model(&self.from)?, &what, matches)?;
         let keys = match n_keys {
             0 => String::new(),
             1 => " and 1 key".to_owned(),

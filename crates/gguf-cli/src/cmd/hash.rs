@@ -9,13 +9,14 @@ use gguf_edit::hash::{Algorithm, HashOptions, Hashes, TensorHashes};
 use gguf_edit::manifest::{self, Compared, Manifest, Status};
 use gguf_format::Str;
 use gguf_format::shard::ShardKeys;
-use gguf_io::{Model, ModelFile};
+use gguf_io::ModelFile;
 use serde::{Serialize, Serializer};
 
 use super::quantize::read_text_of;
 use crate::cmd::Shards;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::stdin;
 use crate::ui::{Style, Ui, grouped, shown_path};
 use crate::watch::Watch;
@@ -106,8 +107,8 @@ impl Args {
         let is_piped = stdin::is_stdin(&self.model);
         let files = match self.lone {
             _ if is_piped => Shards::Lone(self.piped()?),
-            true => Shards::Lone(ModelFile::open(&self.model)?),
-            false => Shards::Whole(Model::open(&self.model)?),
+            true => Shards::Lone(open::file(&self.model, 0)?),
+            false => Shards::Whole(open::model(&self.model)?),
         };
         let algorithms = self.algorithms(manifest.as_ref());
         let options = HashOptions::new(algorithms.clone())

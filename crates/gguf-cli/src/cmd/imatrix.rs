@@ -1,10 +1,6 @@
 //! `gguf imatrix`: inspects, validates, merges and converts importance matrices.
 
-use std::path::Path;
-
-use gguf_quantize::imatrix::ImatrixFile;
-
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::ui::Ui;
 
 mod check;
@@ -45,10 +41,6 @@ impl Args {
             Command::Convert(args) => args.run(ui),
         }
     }
-}
-
-fn open(path: &Path) -> Result<ImatrixFile, Failure> {
-    Ok(ImatrixFile::open(path)?)
 }
 
 /// `1 entry`, `2,000 entries`

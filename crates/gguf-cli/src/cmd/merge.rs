@@ -15,6 +15,7 @@ use super::split::not_everything;
 use super::writing::{Writing, print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::ui::{Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
@@ -74,9 +75,10 @@ impl Args {
         if let Some(join) = self.pieces()? {
             return self.join(ui, &join);
         }
-        gguf_edit::merge::belong_together(&self.inputs)?;
         let Some(input) = self.inputs.first() else { return Ok(Verdict::CouldNotRun) };
-        let merge = gguf_edit::merge(input)?;
+        let model = open::model(input)?;
+        gguf_edit::merge::belong_together(&model, &self.inputs)?;
+        let merge = gguf_edit::merge(model)?;
         self.warn(ui, &merge);
         if self.dry_run {
             let Merge { plan, shards, restores_layout, .. } = &merge;
@@ -92,7 +94,7 @@ impl Args {
         if self.verify || self.delete_input {
             let _locks = self.lock(ui, &merge.shards)?;
             let watch = Watch::new(self.writing.quiet);
-            let verified = gguf_edit::merge::verify(input, &self.output, self.writing.threads, &watch);
+            let verified = gguf_edit::merge::verify(open::model(input)?, &self.output, self.writing.threads, &watch);
             watch.clear();
             verified?;
             self.writing.say(ui, &watch, merge.plan.tensors().len() as u64, merge.plan.file_bytes(), "verified");
@@ -124,6 +126,9 @@ impl Args {
     /// Plans a join if the inputs are pieces of one file: either all have names of pieces, or there are several and none after the first
     /// is a GGUF file.
     fn pieces(&self) -> Result<Option<Join>, Failure> {
+        if self.inputs.iter().any(|path| open::is_url(path)) {
+            return Ok(None);
+        }
         if self.inputs.iter().all(|path| is_piece(path)) {
             return Ok(Some(gguf_edit::join(&self.inputs)?));
         }

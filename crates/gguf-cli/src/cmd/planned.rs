@@ -15,6 +15,7 @@ use super::writing::{Hashing, tensors};
 use crate::failure::{Outcome, Verdict};
 use crate::hints;
 use crate::json;
+use crate::open;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
@@ -130,7 +131,7 @@ impl<'a> Planned<'a> {
     /// If the run fails, or if standard output cannot be written.
     pub fn write(&self, ui: &mut Ui, out: &Path, options: &RunOptions, answer: Answer, notes: &[String]) -> Outcome {
         let watch = Watch::new(answer.quiet);
-        let result = self.plan.run(out, options, &watch);
+        let result = open::run(self.plan, out, options, &watch);
         watch.clear();
         let RunSummary { paths, report, overflows, .. } = result?;
         warn_of_overflows(ui, self.plan, &self.title, &overflows);

@@ -19,6 +19,7 @@ use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_room;
 use crate::cmd::writing::HashOption;
 use crate::failure::{Failure, Outcome};
+use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
 
@@ -254,7 +255,7 @@ impl How {
 
     /// A draft that copies the input, with the requested reserved space.
     fn draft(&self, input: &Path) -> Result<Draft, Failure> {
-        let mut draft = Draft::copy_of(input)?;
+        let mut draft = Draft::copy_of(open::model(input)?)?;
         if let Some(bytes) = self.reserve {
             gguf_edit::reserve(&mut draft.head, bytes);
         }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use gguf_format::keys::{self, FileType};
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, TensorInfo};
-use gguf_io::Model;
 use gguf_quantize::mix::recipe::{Recipe, RecipeError};
 use gguf_quantize::mix::{ModelFacts, Target, TensorFacts, processing_order};
 use serde::Serialize;
@@ -15,6 +14,7 @@ use super::quantize::{How, read_text};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
+use crate::open;
 use crate::ui::Ui;
 
 /// Save the tensor types of a model as a recipe, and apply it to another model.
@@ -133,7 +133,7 @@ impl ShowArgs {
     }
 
     fn recipe(&self) -> Result<Recipe, Failure> {
-        let model = Model::open(&self.model)?;
+        let model = open::model(&self.model)?;
         let mut tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
         let architecture = model.gguf().get(keys::GENERAL_ARCHITECTURE).and_then(|name| name.get::<&str>().ok());
         if !architecture.is_some_and(keys::is_image_architecture) {

@@ -6,6 +6,7 @@ use gguf_edit::rewrite::{Order, names, reorder};
 
 use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 /// Copy a model with its tensors in another order.
@@ -51,12 +52,12 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.out)?;
         let order = match (&self.like, self.by) {
-            (Some(model), _) => Order::Like(names(model)?),
+            (Some(model), _) => Order::Like(names(open::model(model)?)?),
             (None, By::Layer) => Order::Layers,
             (None, By::Name) => Order::Names,
             (None, By::Size) => Order::Sizes,
         };
-        let plan = reorder(&self.input, &order)?;
+        let plan = reorder(open::model(&self.input)?, &order)?;
         let protect: Vec<PathBuf> = self.like.iter().cloned().collect();
         self.writing.run(ui, plan, &self.out, "reordered", &protect)?;
         Ok(Verdict::Good)

@@ -7,6 +7,7 @@ use gguf_edit::rewrite::remove_tensors;
 use super::get::matches;
 use super::writing::{WritingModel, tensors};
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 /// Copy a model without some of its tensors.
@@ -36,7 +37,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.out)?;
-        let (plan, removed) = remove_tensors(&self.input, &self.tensors, matches)?;
+        let (plan, removed) = remove_tensors(open::model(&self.input)?, &self.tensors, matches)?;
         let done = format!("{} removed", tensors(removed.len() as u64));
         self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)

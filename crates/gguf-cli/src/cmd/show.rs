@@ -14,6 +14,7 @@ use crate::cmd::get::matches;
 use crate::cmd::{find_model, offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
+use crate::open;
 use crate::text;
 use crate::ui::{
     Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, shown_path, size, text_width, wrap,
@@ -21,6 +22,7 @@ use crate::ui::{
 
 mod json;
 mod overview;
+mod repository;
 
 /// Maximum width of a value if standard output is not a terminal.
 const PLAIN_LIMIT: usize = 160;
@@ -40,9 +42,11 @@ Examples:
   gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
   gguf show *.gguf                             print one line per model
   gguf show *.gguf --markdown >> README.md
-  gguf show model.gguf --json | jq '.files[].summary'")]
+  gguf show model.gguf --json | jq '.files[].summary'
+  gguf show hf:ORG/REPO                        list the models of a repository
+  gguf show https://example.org/model.gguf")]
 pub struct Args {
-    /// GGUF files; - reads the head from standard input
+    /// GGUF files, or a repository of the Hub (hf:ORG/REPO), whose models are listed; - reads the head from standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -91,6 +95,11 @@ enum Order {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         self.check_patterns()?;
+        if let [only] = self.files.as_slice()
+            && let Some(models) = open::models_in(only)?
+        {
+            return repository::print(ui, &models, self.markdown);
+        }
         if self.json {
             return self.print_json(ui);
         }

@@ -15,6 +15,7 @@ use super::size::parse_limit;
 use super::writing::{Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
@@ -86,7 +87,7 @@ impl Args {
             _ => return Err(Failure::CouldNotRun("pass --max-tensors, --max-size or --max-file-size".to_owned())),
         };
         let options = SplitOptions::new(limit).no_tensor_first(self.no_tensor_first_split);
-        let split = gguf_edit::split(&self.input, &options)?;
+        let split = gguf_edit::split(open::model(&self.input)?, &options)?;
         self.warn(ui, &split);
         if self.dry_run {
             let shown = self.show(ui, &split.plan)?;
@@ -104,7 +105,7 @@ impl Args {
             let locks = inputs.iter().map(|path| lock(ui, path, self.writing.quiet));
             let _locks = locks.collect::<Result<Vec<_>, _>>()?;
             let watch = Watch::new(self.writing.quiet);
-            let verified = gguf_edit::merge::verify(&self.input, first, self.writing.threads, &watch);
+            let verified = gguf_edit::merge::verify(open::model(&self.input)?, first, self.writing.threads, &watch);
             watch.clear();
             verified?;
             self.writing.say(ui, &watch, split.plan.tensors().len() as u64, split.plan.file_bytes(), "verified");

@@ -6,6 +6,7 @@ use gguf_format::ByteOrder;
 
 use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 /// Convert a model to the other byte order.
@@ -46,7 +47,7 @@ impl Args {
             To::Little => ByteOrder::Little,
             To::Big => ByteOrder::Big,
         });
-        let plan = gguf_edit::rewrite::swap(&self.input, to)?;
+        let plan = gguf_edit::rewrite::swap(open::model(&self.input)?, to)?;
         let done = plan.order().to_string();
         self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)

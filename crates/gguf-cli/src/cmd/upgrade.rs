@@ -6,6 +6,7 @@ use gguf_format::Version;
 
 use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
+use crate::open;
 use crate::ui::Ui;
 
 /// Convert older GGUF versions to version 3.
@@ -32,7 +33,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.out)?;
-        let (plan, version) = gguf_edit::rewrite::upgrade(&self.input)?;
+        let (plan, version) = gguf_edit::rewrite::upgrade(open::model(&self.input)?)?;
         let done = match version {
             Version::V3 => "version 3 already, copied".to_owned(),
             version => format!("version {version} to 3"),

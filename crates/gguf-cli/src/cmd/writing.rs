@@ -10,6 +10,7 @@ use super::output::{Shards, path_of};
 use super::preflight;
 use crate::failure::{Failure, Outcome};
 use crate::json;
+use crate::open;
 use crate::ui::{Ui, duration, grouped, size};
 use crate::watch::Watch;
 
@@ -167,7 +168,7 @@ impl Writing {
             .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
         let out = path_of(out, plan)?;
         let watch = Watch::new(self.quiet);
-        let result = plan.run(&out, &options, &watch);
+        let result = open::run(plan, &out, &options, &watch);
         watch.clear();
         let paths = result?.paths;
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);

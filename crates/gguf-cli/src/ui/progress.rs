@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use gguf_format::Str;
 use gguf_pipeline::{Event, Progress};
 
+use crate::open;
+
 use super::{cut_end, duration, is_dumb, rate, size, width_of};
 
 /// Time between updates on a terminal. Shorter runs show no progress.
@@ -35,6 +37,8 @@ struct State {
     /// Bytes that an earlier run finished.
     kept: u64,
     total: u64,
+    /// Bytes that arrived from the network, if inputs are remote.
+    received: Option<u64>,
     what: String,
     /// The kind of work, if it must be named.
     doing: &'static str,
@@ -53,6 +57,7 @@ impl ProgressLine {
             done: 0,
             kept: 0,
             total: 0,
+            received: None,
             what: String::new(),
             doing: "",
             is_drawn: false,
@@ -115,6 +120,7 @@ impl ProgressLine {
             return;
         }
         state.last = Instant::now();
+        state.received = open::received();
         let line = text(&state, state.clock.elapsed());
         if self.redraws {
             let width = width_of(terminal_size::terminal_size_of(io::stderr()));
@@ -144,6 +150,9 @@ fn text(state: &State, elapsed: Duration) -> String {
     let percent = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(100).min(100);
     let mut line = format!("{percent:3} %  {} of {}", size(state.done), size(state.total));
     let new = state.done.saturating_sub(state.kept);
+    if let Some(received) = state.received {
+        line += &format!("  {} received", size(received));
+    }
     if state.done >= state.total {
         return format!("{line}  {}  finishing", rate(new, elapsed));
     }
@@ -171,15 +180,29 @@ mod tests {
     fn the_line_tells_rate_and_time_left() {
         let now = Instant::now();
         let (what, doing, is_drawn) = ("x".into(), "", false);
-        let mut state =
-            State { start: now, clock: now, last: now, done: 0, kept: 0, total: 400, what, doing, is_drawn };
+        let mut state = State {
+            start: now,
+            clock: now,
+            last: now,
+            done: 0,
+            kept: 0,
+            total: 400,
+            received: None,
+            what,
+            doing,
+            is_drawn,
+        };
         assert_eq!(text(&state, Duration::from_secs(1)), "  0 %  0 B of 400 B  x");
         state.done = 100;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");
         state.kept = 80;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  2 B/s  2 min 30 s left  x");
-        state.kept = 0;
-        state.done = 400;
+        (state.kept, state.received) = (0, Some(150));
+        assert_eq!(
+            text(&state, Duration::from_secs(10)),
+            " 25 %  100 B of 400 B  150 B received  10 B/s  30 s left  x"
+        );
+        (state.done, state.received) = (400, None);
         assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  finishing");
     }
 }

@@ -479,7 +479,7 @@ fn help_completions_and_man_pages() {
         gguf([command, "-h"]).exits(0).prints(&["Examples:\n"]);
     }
     gguf(["--version"]).exits(0).prints(&[concat!("gguf ", env!("CARGO_PKG_VERSION"), "\n")]);
-    gguf([""; 0]).exits(2).says(&["Usage: gguf <COMMAND>"]);
+    gguf([""; 0]).exits(2).says(&["Usage: gguf [OPTIONS] <COMMAND>"]);
     gguf(["shwo"]).exits(2).says(&["gguf: error: ", "similar subcommand exists: 'show'"]);
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         gguf(["completions", shell]).exits(0).silently().prints(&["convert"]);

@@ -268,7 +268,7 @@ fn a_matrix_that_cannot_be_used_is_named_with_what_to_do() {
 
 #[test]
 fn every_subcommand_has_its_help_and_manual_page() {
-    imatrix(&[]).exits(2).says(&["Usage: gguf imatrix <COMMAND>"]);
+    imatrix(&[]).exits(2).says(&["Usage: gguf imatrix [OPTIONS] <COMMAND>"]);
     for command in ["show", "check", "merge", "convert"] {
         let help = imatrix(&[command, "--help"]).exits(0).silently();
         help.prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf imatrix "]);

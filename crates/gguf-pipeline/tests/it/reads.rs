@@ -58,7 +58,7 @@ fn a_run_announces_its_reads() {
     let log = Log::default();
     let open = || {
         let source = Recording { name: "model".into(), bytes: bytes.clone(), log: Arc::clone(&log) };
-        Draft::copy_of_model(Model::from_source(source, "model").unwrap()).unwrap()
+        Draft::copy_of(Model::from_source(source, "model").unwrap()).unwrap()
     };
     let mut counts = Vec::new();
     for ty in [GgmlType::F16, GgmlType::Q4_0, GgmlType::Q4_K, GgmlType::IQ4_XS, GgmlType::BF16] {

@@ -1,7 +1,6 @@
 //! Reads both formats: names, sizes and counts first, values on demand.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::check::shown;
 use gguf_format::keys;
 use gguf_format::{ByteOrder, GgmlType, Gguf, HeadScan, Limits, MAGIC, ValueRef};
+use gguf_io::ReadAt;
 
 use super::{Entry, Error, Format, Imatrix, Problem, normalise};
 
@@ -117,19 +117,16 @@ pub(super) fn pieces(start: u64, end: u64) -> impl Iterator<Item = Range<u64>> {
     starts.map(move |at| at..at.saturating_add(PIECE).min(end))
 }
 
-/// The source of the bytes.
+/// The source of the bytes, and their number.
 #[derive(Debug)]
-enum Bytes {
-    File(File, u64),
-    Memory(Vec<u8>),
+struct Bytes {
+    source: Box<dyn ReadAt>,
+    len: u64,
 }
 
 impl Bytes {
     fn len(&self) -> u64 {
-        match self {
-            Bytes::File(_, len) => *len,
-            Bytes::Memory(bytes) => bytes.len() as u64,
-        }
+        self.len
     }
 
     /// Fails if fewer bytes remain, before memory is reserved for them.
@@ -139,14 +136,7 @@ impl Bytes {
     }
 
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        match self {
-            Bytes::File(file, _) => gguf_io::ReadAt::read_exact_at(file, at, buf),
-            Bytes::Memory(bytes) => {
-                let part = usize::try_from(at).ok().and_then(|at| bytes.get(at..)?.get(..buf.len()));
-                buf.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
-                Ok(())
-            }
-        }
+        self.source.read_exact_at(at, buf)
     }
 
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, Error> {
@@ -250,12 +240,24 @@ impl ImatrixFile {
                 }
                 _ => Problem::NotAMatrix("it is not a regular file"),
             })?;
-            let len = file.metadata()?.len();
-            ImatrixFile::read(Bytes::File(file, len))
+            ImatrixFile::read(file)
         };
         match open() {
             Ok(matrix) => Ok(ImatrixFile { path: Some(path.to_owned()), ..matrix }),
             Err(e) => Err(e.at(Some(path))),
+        }
+    }
+
+    /// Reads a file of either format in any source of bytes: memory, a remote file. `name` identifies it in messages;
+    /// [`path`](ImatrixFile::path) returns it.
+    ///
+    /// # Errors
+    /// See [`open`](ImatrixFile::open).
+    pub fn from_source(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<ImatrixFile, Error> {
+        let path = name.into();
+        match ImatrixFile::read(source) {
+            Ok(matrix) => Ok(ImatrixFile { path: Some(path), ..matrix }),
+            Err(e) => Err(e.at(Some(&path))),
         }
     }
 
@@ -264,10 +266,12 @@ impl ImatrixFile {
     /// # Errors
     /// See [`open`](ImatrixFile::open).
     pub fn from_bytes(bytes: Vec<u8>) -> Result<ImatrixFile, Error> {
-        ImatrixFile::read(Bytes::Memory(bytes))
+        ImatrixFile::read(bytes)
     }
 
-    fn read(bytes: Bytes) -> Result<ImatrixFile, Error> {
+    fn read(source: impl ReadAt + 'static) -> Result<ImatrixFile, Error> {
+        let len = source.size()?;
+        let bytes = Bytes { source: Box::new(source), len };
         let mut magic = [0; 4];
         if bytes.len() >= 4 {
             bytes.read_at(0, &mut magic)?;
@@ -275,7 +279,7 @@ impl ImatrixFile {
         if magic == MAGIC { read_gguf(bytes) } else { read_legacy(bytes) }
     }
 
-    /// The path, if it was opened from a file.
+    /// The path of the file, or its given name.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

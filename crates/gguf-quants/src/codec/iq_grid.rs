@@ -713,7 +713,8 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     while left != 0 {
         let lane = left.trailing_zeros();
         left &= left - 1;
-        if !find_neighbours::<L, E>(lanes, eights, scratch, group, ids.len(), lane as usize) {
+        let search = FindNeighbours::<E> { eights, scratch, group, steps: ids.len(), lane: lane as usize };
+        if !lanes.call(search) {
             lost |= 1 << lane;
         }
     }
@@ -735,137 +736,143 @@ struct Search {
     least: [i32; ROWS],
 }
 
-/// Replaces the rounded points of one lane, one for each step, by codes. Returns whether all were found.
+/// Replaces the rounded points of one lane, one for each step, by codes. The result is whether all were found.
 ///
 /// A vector holds eight neighbours of one list in each eight lanes, each for another step.
-#[inline(always)]
-fn find_neighbours<L: Lanes, const E: usize>(
-    lanes: L,
-    eights: &Eights,
-    scratch: &mut Scratch,
+struct FindNeighbours<'a, const E: usize> {
+    eights: &'a Eights,
+    scratch: &'a mut Scratch,
     group: usize,
     steps: usize,
     lane: usize,
-) -> bool {
-    let at_once = L::N / 8;
-    let lane = lane & (L::N - 1);
-    let Scratch { places, scales, x, roots, search } = scratch;
-    let places = &mut places[group];
-    let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
-    let (mut n, mut n_long) = (0, 0);
-    for s in 0..steps.min(ROWS) {
-        // Without branches: whether a point is in the codebook is hard to predict.
-        let place = map[places[s * L::N + lane] as u32 as usize / 2];
-        places[s * L::N + lane] = place;
-        let entry = !place as u32 | (s as u32) << Eights::FREE;
-        search.entries[n] = entry;
-        n += usize::from(place < 0);
-        if E == 4 {
-            search.long[n_long % ROWS] = entry;
-            n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
-        }
-    }
-    if n == 0 {
-        return true;
-    }
-    // Vectors are padded with the last entry, which changes nothing.
-    let n_first = n.next_multiple_of(at_once);
-    for i in n..n_first {
-        search.entries[i] = search.entries[n - 1];
-    }
-    n = n_first;
-    if E == 4 {
-        // Lists are short: one search for each eight, without an inner loop.
-        for &entry in &search.long[..n_long] {
-            for i in 1..Eights::list(!entry as i32).1 as u32 {
-                search.entries[n] = entry + i;
-                n += 1;
+}
+
+impl<L: Lanes, const E: usize> Part<L> for FindNeighbours<'_, E> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, lanes: L) -> bool {
+        let FindNeighbours { eights, scratch, group, steps, lane } = self;
+        let at_once = L::N / 8;
+        let lane = lane & (L::N - 1);
+        let Scratch { places, scales, x, roots, search } = scratch;
+        let places = &mut places[group];
+        let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
+        let (mut n, mut n_long) = (0, 0);
+        for s in 0..steps.min(ROWS) {
+            // Without branches: whether a point is in the codebook is hard to predict.
+            let place = map[places[s * L::N + lane] as u32 as usize / 2];
+            places[s * L::N + lane] = place;
+            let entry = !place as u32 | (s as u32) << Eights::FREE;
+            search.entries[n] = entry;
+            n += usize::from(place < 0);
+            if E == 4 {
+                search.long[n_long % ROWS] = entry;
+                n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
             }
         }
-        for i in n..n.next_multiple_of(at_once) {
+        if n == 0 {
+            return true;
+        }
+        // Vectors are padded with the last entry, which changes nothing.
+        let n_first = n.next_multiple_of(at_once);
+        for i in n..n_first {
             search.entries[i] = search.entries[n - 1];
         }
-    }
-
-    let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
-    for i in 0..E {
-        values[i] = lanes.splat(x[i][lane]);
-        weights[i] = lanes.splat(roots[i][lane]);
-    }
-    let mut magnitudes = [0.0; MAX_LANES];
-    let mut order = [0; MAX_LANES];
-    for i in 0..MAX_LANES {
-        magnitudes[i] = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
-        order[i] = ((i & 7) << 16) as i32;
-    }
-    let magnitudes = lanes.load(&magnitudes);
-    // The position in the list above the code, to choose the first of equal neighbours.
-    let order = lanes.load_i(&order);
-    let too_far = lanes.splat(f32::MAX);
-
-    let mut lost = lanes.mask(0);
-    for (turn, entries) in search.entries[..n.next_multiple_of(at_once)].chunks_exact(at_once).enumerate() {
-        let first_look = turn * at_once < n_first;
-        let mut start = [0; MAX_LANES / 8];
-        let mut step = [0; MAX_LANES / 8];
-        let mut scale = [0.0; MAX_LANES / 8];
-        let mut longest = 1;
-        for j in 0..at_once {
-            let (first, n_eights) = Eights::list(!entries[j] as i32);
-            start[j] = first;
-            longest = longest.max(n_eights);
-            step[j] = (entries[j] >> Eights::FREE) as usize % ROWS;
-            scale[j] = scales[step[j] * L::N + lane];
-        }
-        // The error of each element at each level.
-        let reached = lanes.splat_eights(&scale) * magnitudes;
-        let mut errors = [reached; E];
-        for i in 0..E {
-            let d = reached - values[i];
-            errors[i] = weights[i] * d * d;
-        }
-
-        let codes = lanes.load_eights(all_codes, &start);
-        let mut best = sum_errors::<L, E>(lanes, &errors, codes).min(too_far);
-        let mut found = codes | order;
-        if E == 8 {
-            for turn in 1..longest {
-                for j in 0..at_once {
-                    // A repetition of the last eight cannot win against itself.
-                    start[j] += if turn < Eights::list(!entries[j] as i32).1 { 8 } else { 0 };
+        n = n_first;
+        if E == 4 {
+            // Lists are short: one search for each eight, without an inner loop.
+            for &entry in &search.long[..n_long] {
+                for i in 1..Eights::list(!entry as i32).1 as u32 {
+                    search.entries[n] = entry + i;
+                    n += 1;
                 }
-                let codes = lanes.load_eights(all_codes, &start);
-                let error = sum_errors::<L, E>(lanes, &errors, codes);
-                let less = error.lt(best);
-                best = less.select(error, best);
-                found = less.select_i(codes | order | lanes.splat_i((turn as i32) << 19), found);
+            }
+            for i in n..n.next_multiple_of(at_once) {
+                search.entries[i] = search.entries[n - 1];
             }
         }
-        // Sums of squares are not negative, so their bits have the same order.
-        let least = lanes.least_of_eight(best.bits());
-        lost = lost | least.equal(too_far.bits());
-        let won = best.bits().equal(least);
-        let mut leasts = [0; MAX_LANES];
-        least.store(&mut leasts);
-        let mut codes = [0; MAX_LANES];
-        if E == 8 {
-            lanes.least_of_eight(won.select_i(found, lanes.splat_i(i32::MAX))).store(&mut codes);
-        } else {
-            // For each eight, the first lane that won.
-            let won = won.to_bits();
+
+        let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
+        for i in 0..E {
+            values[i] = lanes.splat(x[i][lane]);
+            weights[i] = lanes.splat(roots[i][lane]);
+        }
+        let mut magnitudes = [0.0; MAX_LANES];
+        let mut order = [0; MAX_LANES];
+        for i in 0..MAX_LANES {
+            magnitudes[i] = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+            order[i] = ((i & 7) << 16) as i32;
+        }
+        let magnitudes = lanes.load(&magnitudes);
+        // The position in the list above the code, to choose the first of equal neighbours.
+        let order = lanes.load_i(&order);
+        let too_far = lanes.splat(f32::MAX);
+
+        let mut lost = lanes.mask(0);
+        for (turn, entries) in search.entries[..n.next_multiple_of(at_once)].chunks_exact(at_once).enumerate() {
+            let first_look = turn * at_once < n_first;
+            let mut start = [0; MAX_LANES / 8];
+            let mut step = [0; MAX_LANES / 8];
+            let mut scale = [0.0; MAX_LANES / 8];
+            let mut longest = 1;
             for j in 0..at_once {
-                codes[8 * j] = i32::from(all_codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
+                let (first, n_eights) = Eights::list(!entries[j] as i32);
+                start[j] = first;
+                longest = longest.max(n_eights);
+                step[j] = (entries[j] >> Eights::FREE) as usize % ROWS;
+                scale[j] = scales[step[j] * L::N + lane];
+            }
+            // The error of each element at each level.
+            let reached = lanes.splat_eights(&scale) * magnitudes;
+            let mut errors = [reached; E];
+            for i in 0..E {
+                let d = reached - values[i];
+                errors[i] = weights[i] * d * d;
+            }
+
+            let codes = lanes.load_eights(all_codes, &start);
+            let mut best = sum_errors::<L, E>(lanes, &errors, codes).min(too_far);
+            let mut found = codes | order;
+            if E == 8 {
+                for turn in 1..longest {
+                    for j in 0..at_once {
+                        // A repetition of the last eight cannot win against itself.
+                        start[j] += if turn < Eights::list(!entries[j] as i32).1 { 8 } else { 0 };
+                    }
+                    let codes = lanes.load_eights(all_codes, &start);
+                    let error = sum_errors::<L, E>(lanes, &errors, codes);
+                    let less = error.lt(best);
+                    best = less.select(error, best);
+                    found = less.select_i(codes | order | lanes.splat_i((turn as i32) << 19), found);
+                }
+            }
+            // Sums of squares are not negative, so their bits have the same order.
+            let least = lanes.least_of_eight(best.bits());
+            lost = lost | least.equal(too_far.bits());
+            let won = best.bits().equal(least);
+            let mut leasts = [0; MAX_LANES];
+            least.store(&mut leasts);
+            let mut codes = [0; MAX_LANES];
+            if E == 8 {
+                lanes.least_of_eight(won.select_i(found, lanes.splat_i(i32::MAX))).store(&mut codes);
+            } else {
+                // For each eight, the first lane that won.
+                let won = won.to_bits();
+                for j in 0..at_once {
+                    codes[8 * j] = i32::from(all_codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
+                }
+            }
+            for j in 0..at_once {
+                let least = &mut search.least[step[j]];
+                if first_look || leasts[8 * j] < *least {
+                    *least = leasts[8 * j];
+                    places[step[j] * L::N + lane] = codes[8 * j] & 0xffff | REPLACED;
+                }
             }
         }
-        for j in 0..at_once {
-            let least = &mut search.least[step[j]];
-            if first_look || leasts[8 * j] < *least {
-                *least = leasts[8 * j];
-                places[step[j] * L::N + lane] = codes[8 * j] & 0xffff | REPLACED;
-            }
-        }
+        !lost.any()
     }
-    !lost.any()
 }
 
 /// The errors of the points with these codes, summed element after element.

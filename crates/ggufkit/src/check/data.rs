@@ -9,7 +9,7 @@ use gguf_pipeline::{Error as PipelineError, Progress, Repeats, Runs, TensorScan,
 
 use super::{
     Check, CheckOptions, CheckedFile, DATA_CONSTANT, DATA_FINITE, DATA_HOLE, DATA_NOT_SCANNED, DATA_ZERO,
-    DATA_ZERO_ROWS, Heads,
+    DATA_ZERO_ROWS, Heads, OpenSource,
 };
 use crate::Error;
 
@@ -38,12 +38,29 @@ pub fn check_data(path: impl AsRef<Path>, options: &CheckOptions, progress: &dyn
     if progress.is_cancelled() {
         return Err(PipelineError::Cancelled.into());
     }
-    let mut heads = Heads::check(path.as_ref(), options)?;
-    heads.scan(options, progress)?;
-    Ok(heads.finish(options))
+    Heads::check(path.as_ref(), options)?.with_data(options, progress)
+}
+
+/// As [`check_data`], for files that are elsewhere; see [`check_by`](crate::check_by). Feature `edit`.
+///
+/// # Errors
+/// As for [`check_data`].
+pub fn check_data_by(
+    path: impl AsRef<Path>,
+    open: OpenSource<'_>,
+    options: &CheckOptions,
+    progress: &dyn Progress,
+) -> Result<Check, Error> {
+    Heads::check_by(path.as_ref(), open, options)?.with_data(options, progress)
 }
 
 impl Heads<'_> {
+    /// Checks the model and its data.
+    fn with_data(mut self, options: &CheckOptions, progress: &dyn Progress) -> Result<Check, Error> {
+        self.scan(options, progress)?;
+        Ok(self.finish(options))
+    }
+
     /// Scans the data of all files that are safe to read, and adds the findings to their reports.
     fn scan(&mut self, options: &CheckOptions, progress: &dyn Progress) -> Result<(), Error> {
         let files: Vec<&ModelFile> = self.files.iter().filter_map(CheckedFile::safe).collect();

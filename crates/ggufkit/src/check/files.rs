@@ -1,15 +1,12 @@
 //! Checks of files: all shards of a model, and heads that cannot be parsed.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use gguf_format::check::Report;
+use gguf_format::Problem;
 use gguf_format::shard::ShardName;
-use gguf_format::{HeadScan, Problem};
-use gguf_io::{MODEL_LIMITS, ModelFile, open_regular, read_head_with};
+use gguf_io::{ModelFile, open_regular};
 
-use super::{Check, CheckOptions, CheckedFile, Heads, OpenFile, checked, rules};
+use super::{Check, CheckOptions, CheckedFile, Heads, OpenFile, check_broken_head, checked, rules};
 use crate::Error;
 
 /// Checks the model that `path` belongs to, with all its shards: the format of each file, then the keys, tensors, tokenizer and shards of
@@ -73,7 +70,7 @@ fn check_file<'m>(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile<'
         Ok(file) => file,
         // A head over a limit is not damaged, but not read either.
         Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
-            let report = match check_broken_head(open_regular(&path)?, options.start, rules(options)) {
+            let report = match check_broken_head(&open_regular(&path)?, options.start, rules(options)) {
                 Ok(report) => report,
                 Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
             };
@@ -82,13 +79,4 @@ fn check_file<'m>(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile<'
         Err(e) => return Err(e.into()),
     };
     Ok(checked(OpenFile::Own(file), options))
-}
-
-/// Checks a head that cannot be parsed, up to its first error.
-fn check_broken_head(mut file: File, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
-    let file_bytes = file.metadata()?.len().saturating_sub(start);
-    file.seek(SeekFrom::Start(start))?;
-    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
-    let head = read_head_with(&mut file, scan, |_, _| Ok::<_, io::Error>(()))?;
-    Ok(rules(head.bytes(), file_bytes))
 }

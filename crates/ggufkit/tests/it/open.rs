@@ -25,17 +25,12 @@ fn a_model_in_memory_is_copied_split_and_compared() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = fs::read(example("tiny.gguf")).unwrap();
     let out = dir.path().join("copy.gguf");
-    Draft::copy_of_model(in_memory("tiny.gguf"))
-        .unwrap()
-        .lay_out()
-        .unwrap()
-        .run(&out, &RunOptions::default(), &())
-        .unwrap();
+    Draft::copy_of(in_memory("tiny.gguf")).unwrap().lay_out().unwrap().run(&out, &RunOptions::default(), &()).unwrap();
     assert!(fs::read(&out).unwrap() == bytes);
 
     let options = SplitOptions::new(Limit::Tensors(3.try_into().unwrap()));
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
-    let ours = ggufkit::edit::split_model(in_memory("tiny.gguf"), &options)
+    let ours = ggufkit::edit::split(in_memory("tiny.gguf"), &options)
         .unwrap()
         .plan
         .run(&ours, &RunOptions::default(), &())
@@ -50,12 +45,8 @@ fn a_model_in_memory_is_copied_split_and_compared() {
         assert!(fs::read(a).unwrap() == fs::read(b).unwrap());
     }
 
-    let diff = ggufkit::edit::diff_models(
-        in_memory("tiny.gguf"),
-        Model::open(&ours.paths[0]).unwrap(),
-        &DiffOptions::default(),
-        &(),
-    );
+    let diff =
+        ggufkit::edit::diff(in_memory("tiny.gguf"), Model::open(&ours.paths[0]).unwrap(), &DiffOptions::default(), &());
     assert!(diff.unwrap().is_same());
 }
 

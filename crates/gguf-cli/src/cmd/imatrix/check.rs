@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{GgmlType, Str, TensorInfo};
-use gguf_io::Model;
 use gguf_quantize::imatrix::{self, ImatrixFile, RULES, Use};
 use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, processing_order};
 use serde_json::{Value, json};
 
-use super::open;
 use crate::failure::{Failure, Outcome};
 use crate::findings::{self, Judged, Section};
 use crate::hints;
 use crate::json;
+use crate::open;
 use crate::ui::{Ui, grouped, shown_path};
 
 /// The default file type for checking coverage.
@@ -69,7 +68,7 @@ impl Args {
         };
         let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        let matrix = open(file)?;
+        let matrix = open::matrix(file)?;
         let (report, coverage) = match &self.model {
             None => (imatrix::check(&matrix, &[]), None),
             Some(model) => {
@@ -114,7 +113,7 @@ impl Tensors {
                 conversion.plan.tensors().iter().map(|t| TensorInfo::new(&*t.name, &*t.shape, t.ty)).collect(),
             )
         } else {
-            let model = Model::open(path)?;
+            let model = open::model(path)?;
             let infos: Vec<_> = model.tensors().map(|t| t.info().to_owned()).collect();
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };

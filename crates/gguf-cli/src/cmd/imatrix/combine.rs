@@ -8,9 +8,10 @@ use gguf_format::Str;
 use gguf_pipeline::Progress;
 use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
-use super::{number, open};
+use super::number;
 use crate::cmd::writing::{Hashing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::open;
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
 
@@ -107,7 +108,7 @@ impl MergeArgs {
                 ui.warning(&format!("{}: listed more than once; it is added each time", shown_path(path)));
             }
         }
-        let matrices: Vec<ImatrixFile> = self.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        let matrices: Vec<ImatrixFile> = self.files.iter().map(|path| open::matrix(path)).collect::<Result<_, _>>()?;
         self.options.write(ui, &matrices, format, &self.output)
     }
 }
@@ -115,7 +116,7 @@ impl MergeArgs {
 impl ConvertArgs {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let format = self.options.format_of(&self.output)?;
-        self.options.write(ui, &[open(&self.input)?], format, &self.output)
+        self.options.write(ui, &[open::matrix(&self.input)?], format, &self.output)
     }
 }
 

@@ -10,10 +10,11 @@ use gguf_quantize::imatrix::{EntryInfo, Error, Format, ImatrixFile, Statistics, 
 use gguf_quantize::mix::processing_order;
 use serde::Serialize;
 
-use super::{number, open};
+use super::number;
 use crate::cmd::get::matches;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, List, Text};
+use crate::open;
 use crate::ui::{Column, Style, Table, Ui, digits, grouped, share, size};
 
 /// Number of indented JSON levels: each field of an entry has its own line.
@@ -139,7 +140,7 @@ impl<'m> Entry<'m> {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let matrix = open(&self.file)?;
+        let matrix = open::matrix(&self.file)?;
         let mut infos: Vec<EntryInfo<'_>> = matrix.entries().filter(|e| self.is_wanted(e.name)).collect();
         infos.compact_sort_by(|a, b| processing_order(a.name, b.name));
         let mut verdict = Verdict::Good;

@@ -9,8 +9,10 @@ use gguf_format::{GgmlType, Value};
 use gguf_quantize::QuantizeOptions;
 use gguf_quantize::imatrix::{self, ImatrixFile};
 use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
+use gguf_remote::Location;
 
 use crate::failure::Failure;
+use crate::open;
 
 /// The options of quantization, for every kind of source.
 #[derive(Debug, Default, PartialEq, clap::Args)]
@@ -80,7 +82,7 @@ impl Options {
     /// # Errors
     /// If the file cannot be read.
     pub fn matrix(&self) -> Result<Option<Arc<ImatrixFile>>, Failure> {
-        let matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose()?;
+        let matrix = self.imatrix.as_deref().map(open::matrix).transpose()?;
         Ok(matrix.map(|mut matrix| {
             matrix.select(&self.include_weights, &self.exclude_weights);
             Arc::new(matrix)
@@ -108,8 +110,12 @@ impl Options {
             noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix));
         if self.provenance {
             // Only the file name: the full path describes the machine, not the model.
-            let name =
-                source.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+            let name = match Location::of_path(source) {
+                Some(location) => location.ok().map(|location| location.file_name()),
+                None => {
+                    source.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+                }
+            };
             provenance.push(("ggufkit.version", env!("CARGO_PKG_VERSION").into()));
             provenance.push(("ggufkit.quantize.source", name.unwrap_or_default().as_str().into()));
             provenance.push(("ggufkit.quantize.target", target.to_string().as_str().into()));

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::Plan;
 use gguf_pipeline::report::Report;
-use gguf_pipeline::{RunOptions, run_all};
 use serde::Serialize;
 
 use crate::cmd::planned::{
@@ -15,6 +15,7 @@ use crate::cmd::preflight::{self, Checked, JsonDisk};
 use crate::cmd::writing::{print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, duration, grouped, shown_path, size};
 use crate::watch::Watch;
 
@@ -91,7 +92,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
     let Answer { shown, quiet, hashing } = answer;
     let plans: Vec<(&Plan, &Path)> = outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect();
     let watch = Watch::new(quiet);
-    let result = run_all(&plans, options, &watch);
+    let result = open::run_all(&plans, options, &watch);
     watch.clear();
     let summaries = result?;
     for (output, summary) in outputs.iter().zip(&summaries) {

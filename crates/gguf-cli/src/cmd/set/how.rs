@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::cmd::size::parse_size;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
+use crate::open;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 use crate::watch::Watch;
@@ -236,7 +237,7 @@ impl Opened {
 }
 
 fn open(path: &Path) -> Result<ModelFile, Failure> {
-    let file = ModelFile::open(path)?;
+    let file = open::file(path, 0)?;
     gguf_pipeline::check_memory(path, std::iter::once(file.gguf()))?;
     Ok(file)
 }

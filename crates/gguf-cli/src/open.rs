@@ -1,0 +1,196 @@
+//! Inputs by path or URL: models, checkpoints and other files.
+//!
+//! Commands open their inputs here, so that a URL may stand wherever a path may. Remote files are read by one client, which is made when the
+//! first URL is opened; its settings come from the environment.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gguf_hf::Conversion;
+use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
+use gguf_quantize::imatrix::ImatrixFile;
+use gguf_remote::Location;
+
+use crate::failure::{Failure, Verdict};
+
+#[cfg(feature = "http")]
+mod network;
+#[cfg_attr(not(feature = "http"), path = "open/no_remote.rs")]
+mod remote;
+
+/// Whether an argument is a URL rather than a path.
+pub fn is_url(path: &Path) -> bool {
+    Location::of_path(path).is_some()
+}
+
+/// Whether an argument is a URL, or the path of something that exists.
+pub fn exists(path: &Path) -> bool {
+    is_url(path) || path.exists()
+}
+
+/// The place that an argument names, if it is a URL.
+fn location(path: &Path) -> Result<Option<Location>, Failure> {
+    let Some(location) = Location::of_path(path) else { return Ok(None) };
+    let location = location.map_err(|e| {
+        let message = format!("{}: {e}", path.display());
+        Failure::of_file(Verdict::CouldNotRun, "bad_url", path, message)
+    })?;
+    Ok(Some(location))
+}
+
+/// Opens a model, with all its shards.
+///
+/// # Errors
+/// If a file cannot be opened or read, or a shard is missing.
+pub fn model(path: &Path) -> Result<Model, Failure> {
+    match location(path)? {
+        Some(location) => remote::model(&location),
+        None => Ok(Model::open(path)?),
+    }
+}
+
+/// Opens one GGUF file, which starts at byte `at`.
+///
+/// # Errors
+/// If the file cannot be opened or read.
+pub fn file(path: &Path, at: u64) -> Result<ModelFile, Failure> {
+    match location(path)? {
+        Some(location) => remote::file(&location, at),
+        None => Ok(ModelFile::open_at(path, at)?),
+    }
+}
+
+/// Opens the files of a model: the one with the returned path, and others beside it.
+pub type Opener = Box<dyn Fn(&Path) -> Result<Arc<dyn ReadAt>, gguf_io::Error>>;
+
+/// What opens the files of a remote model, and the path of the first; `None` for a path.
+///
+/// # Errors
+/// If the argument is an invalid URL, or the repository cannot be listed.
+pub fn opener(path: &Path) -> Result<Option<(PathBuf, Opener)>, Failure> {
+    location(path)?.map(|location| remote::opener(&location)).transpose()
+}
+
+/// The bytes of a remote file; `None` for a path.
+///
+/// # Errors
+/// If the argument is an invalid URL, or the file cannot be opened.
+pub fn source(path: &Path) -> Result<Option<Arc<dyn ReadAt>>, Failure> {
+    location(path)?.map(|location| remote::source(&location)).transpose()
+}
+
+/// A model of a repository.
+#[derive(Debug, Clone)]
+pub struct ListedModel {
+    /// The file, or the first of its shards.
+    pub location: Location,
+    /// The number of its shards.
+    pub n_files: usize,
+    /// The size of all of them.
+    pub bytes: u64,
+}
+
+/// The models of a repository, or of a folder in it; `None` for anything else.
+///
+/// # Errors
+/// If the argument is an invalid URL, or the repository cannot be listed.
+pub fn models_in(path: &Path) -> Result<Option<Vec<ListedModel>>, Failure> {
+    Ok(location(path)?.map(|location| remote::models_in(&location)).transpose()?.flatten())
+}
+
+/// Plans the conversion of a checkpoint.
+///
+/// # Errors
+/// If the checkpoint cannot be read or converted.
+pub fn conversion(path: &Path, options: &gguf_hf::Options) -> Result<Conversion, Failure> {
+    match location(path)? {
+        Some(location) => Ok(gguf_hf::plan_folder(&*remote::folder(&location)?, options)?),
+        None => Ok(gguf_hf::plan(path, options)?),
+    }
+}
+
+/// Whether a checkpoint is an image model.
+///
+/// # Errors
+/// If the checkpoint cannot be read.
+pub fn is_image_model(path: &Path) -> Result<bool, Failure> {
+    match location(path)? {
+        Some(location) => Ok(gguf_hf::is_image_model_folder(&*remote::folder(&location)?)?),
+        None => Ok(gguf_hf::is_image_model(path)?),
+    }
+}
+
+/// Opens an importance matrix.
+///
+/// # Errors
+/// If the file cannot be read, or is none.
+pub fn matrix(path: &Path) -> Result<ImatrixFile, Failure> {
+    match source(path)? {
+        Some(source) => Ok(ImatrixFile::from_source(source, path)?),
+        None => Ok(ImatrixFile::open(path)?),
+    }
+}
+
+/// Sets whether each request is reported.
+pub fn set_verbose(yes: bool) {
+    #[cfg(feature = "http")]
+    network::set_verbose(yes);
+    let _ = yes;
+}
+
+/// What all requests have transferred, if each is reported and there were any.
+pub fn summary() -> Option<String> {
+    #[cfg(feature = "http")]
+    return network::summary();
+    #[cfg(not(feature = "http"))]
+    None
+}
+
+/// The bytes received so far, if a URL was opened.
+pub fn received() -> Option<u64> {
+    #[cfg(feature = "http")]
+    return network::received();
+    #[cfg(not(feature = "http"))]
+    None
+}
+
+/// Runs a plan, see [`Plan::run`]. Data of remote files is fetched before it is read.
+///
+/// # Errors
+/// Those of the run.
+pub fn run(
+    plan: &Plan,
+    out: &Path,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<RunSummary, gguf_pipeline::Error> {
+    ahead(plan, options, || plan.run(out, options, progress))
+}
+
+/// Runs plans over one source, see [`gguf_pipeline::run_all`]. Data of remote files is fetched before it is read.
+///
+/// # Errors
+/// Those of the run.
+pub fn run_all(
+    plans: &[(&Plan, &Path)],
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
+    let run = || gguf_pipeline::run_all(plans, options, progress);
+    plans.first().map_or_else(run, |(plan, _)| ahead(plan, options, run))
+}
+
+/// Fetches the data that a plan reads, while `run` runs it.
+fn ahead<T>(plan: &Plan, options: &RunOptions, run: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "http")]
+    if let Some(client) = network::started()
+        // A resumed run does not read what is finished.
+        && !options.resume
+    {
+        let reads = plan.reads().filter_map(Result::ok).map(|read| (read.path, read.range));
+        return client.ahead(reads, run);
+    }
+    let _ = (plan, options);
+    run()
+}

@@ -1,0 +1,41 @@
+//! Remote files in a program without the feature `http`: each is an error that names it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gguf_hf::Folder;
+use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_remote::Location;
+
+use super::{ListedModel, Opener};
+use crate::failure::{Failure, Verdict};
+
+pub fn model(location: &Location) -> Result<Model, Failure> {
+    Err(no_feature(location))
+}
+
+pub fn file(location: &Location, _: u64) -> Result<ModelFile, Failure> {
+    Err(no_feature(location))
+}
+
+pub fn opener(location: &Location) -> Result<(PathBuf, Opener), Failure> {
+    Err(no_feature(location))
+}
+
+pub fn source(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
+    Err(no_feature(location))
+}
+
+pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
+    Err(no_feature(location))
+}
+
+pub fn models_in(location: &Location) -> Result<Option<Vec<ListedModel>>, Failure> {
+    Err(no_feature(location))
+}
+
+fn no_feature(location: &Location) -> Failure {
+    let message = format!("{location}: this program was built without the feature http, which reads URLs");
+    let failure = Failure::of_file(Verdict::CouldNotRun, "no_feature", &PathBuf::from(location.to_string()), message);
+    failure.with_help(Some("install the program with its default features".to_owned()))
+}

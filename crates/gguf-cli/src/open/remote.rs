@@ -1,0 +1,138 @@
+//! Remote files, opened by the client.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gguf_format::shard::ShardName;
+use gguf_hf::Folder;
+use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_remote::{Location, Repo, RepoFile};
+
+use super::network::client;
+use super::{ListedModel, Opener};
+use crate::failure::{Failure, Verdict};
+use crate::ui::size;
+
+/// The most files that a message lists.
+const MOST_LISTED: usize = 20;
+
+/// Opens a model, with all its shards. A repository stands for its only model.
+pub fn model(location: &Location) -> Result<Model, Failure> {
+    Ok(client()?.open_model(&the_file(location)?)?)
+}
+
+/// Opens one GGUF file, which starts at byte `at`.
+pub fn file(location: &Location, at: u64) -> Result<ModelFile, Failure> {
+    let location = the_file(location)?;
+    match at {
+        0 => Ok(client()?.open_file(&location)?),
+        _ => Ok(ModelFile::from_source_at(source(&location)?, at, location.to_string())?),
+    }
+}
+
+/// What opens the files of a model, and the path of the first.
+pub fn opener(location: &Location) -> Result<(PathBuf, Opener), Failure> {
+    let location = the_file(location)?;
+    let opener = client()?.opener(&location)?;
+    Ok((PathBuf::from(location.to_string()), Box::new(move |path| opener.source(path))))
+}
+
+/// The bytes of a file.
+pub fn source(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
+    Ok(client()?.opener(location)?.source(Path::new(&location.to_string()))?)
+}
+
+/// The folder of a checkpoint.
+pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
+    match location {
+        Location::Hub { repo, revision, path } => {
+            Ok(Box::new(open_repo(repo, revision.as_deref())?.into_folder(path.trim_end_matches('/'))))
+        }
+        _ => {
+            let problem =
+                "a checkpoint is a folder, and a web server does not list folders; expected hf:ORG/REPO or a path";
+            Err(Failure::CouldNotRun(format!("{location}: {problem}")))
+        }
+    }
+}
+
+/// The models of a repository, or of a folder in it; `None` for a file.
+pub fn models_in(location: &Location) -> Result<Option<Vec<ListedModel>>, Failure> {
+    let Location::Hub { repo, revision, path } = location else { return Ok(None) };
+    if is_gguf(path) {
+        return Ok(None);
+    }
+    let repo = open_repo(repo, revision.as_deref())?;
+    if repo.file(path).is_some() {
+        return Ok(None);
+    }
+    let within = if path.is_empty() { String::new() } else { format!("{}/", path.trim_end_matches('/')) };
+    Ok(Some(models(&repo, &within)))
+}
+
+/// The models of a repository whose paths begin with `within`.
+fn models(repo: &Repo, within: &str) -> Vec<ListedModel> {
+    let mut models: Vec<ListedModel> = Vec::new();
+    let mut sets: Vec<((String, u32), usize)> = Vec::new();
+    for RepoFile { path, bytes, .. } in repo.files().iter().filter(|file| file.path.starts_with(within)) {
+        if !is_gguf(path) {
+            continue;
+        }
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let set = ShardName::parse(name).filter(|name| name.number.count() > 1);
+        let set = set.map(|name| (format!("{folder}/{}", name.prefix), name.number.count()));
+        let known = set.as_ref().and_then(|set| sets.iter().find(|(known, _)| known == set));
+        match known.and_then(|(_, at)| models.get_mut(*at)) {
+            Some(model) => {
+                (model.n_files, model.bytes) = (model.n_files + 1, model.bytes.saturating_add(*bytes));
+            }
+            None => {
+                sets.extend(set.map(|set| (set, models.len())));
+                models.push(ListedModel { location: repo.location(path), n_files: 1, bytes: *bytes });
+            }
+        }
+    }
+    models
+}
+
+fn is_gguf(path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// The file that a place names: that of a repository is its only model.
+fn the_file(location: &Location) -> Result<Location, Failure> {
+    let Some(models) = models_in(location)? else { return Ok(location.clone()) };
+    match models.as_slice() {
+        [only] => Ok(only.location.clone()),
+        [] => {
+            let message = format!("{location}: there is no GGUF file");
+            let help = format!("if it is a checkpoint: gguf convert {location} -o model.gguf");
+            let failure =
+                Failure::of_file(Verdict::CouldNotRun, "not_found", &PathBuf::from(location.to_string()), message);
+            Err(failure.with_help(Some(help)))
+        }
+        several => {
+            let message = format!("{location}: there are {} models, expected one", several.len());
+            let listed =
+                several.iter().take(MOST_LISTED).map(|model| format!("\n  {} ({})", model.location, size(model.bytes)));
+            let more = several.len().checked_sub(MOST_LISTED + 1).map_or("", |_| "\n  ...");
+            let help = format!("name one of them:{}{more}", listed.collect::<String>());
+            let failure =
+                Failure::of_file(Verdict::CouldNotRun, "several", &PathBuf::from(location.to_string()), message);
+            Err(failure.with_help(Some(help)))
+        }
+    }
+}
+
+fn open_repo(repo: &str, revision: Option<&str>) -> Result<Repo, Failure> {
+    Repo::open(client()?, repo, revision).map_err(failed)
+}
+
+/// The failure of a request.
+fn failed(e: gguf_remote::Error) -> Failure {
+    let path = PathBuf::from(&e.url);
+    let source = std::io::Error::from(e);
+    let message = source.to_string();
+    let kind = crate::library_errors::system_kind(source.kind());
+    Failure::of_file(Verdict::CouldNotRun, kind, &path, message)
+}
