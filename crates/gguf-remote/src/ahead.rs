@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::file::Shared;
+use crate::ranged::{Fetch, Ranged};
 
 /// The memory for fetched data of all files of a client.
 const BUDGET: u64 = 32 << 20;
@@ -30,6 +30,9 @@ const LOOK_AHEAD: usize = 64;
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A file of any kind.
+pub(crate) type AnyFile = Ranged<dyn Fetch>;
 
 /// Bytes of a file that are in memory, on their way, or planned.
 pub(crate) struct Segment {
@@ -60,21 +63,21 @@ pub(crate) struct Budget {
     used: Mutex<u64>,
     released: Condvar,
     next_number: AtomicU64,
-    files: Mutex<Vec<(PathBuf, Weak<Shared>)>>,
+    files: Mutex<Vec<(PathBuf, Weak<AnyFile>)>>,
 }
 
 impl Budget {
-    pub(crate) fn add_file(&self, name: &Path, file: &Arc<Shared>) {
+    pub(crate) fn add_file(&self, name: &Path, file: &Arc<AnyFile>) {
         let mut files = lock(&self.files);
         files.retain(|(_, file)| file.strong_count() > 0);
         files.push((name.to_owned(), Arc::downgrade(file)));
     }
 
-    fn file(&self, name: &Path) -> Option<Arc<Shared>> {
+    fn file(&self, name: &Path) -> Option<Arc<AnyFile>> {
         lock(&self.files).iter().rev().find(|(known, _)| known == name)?.1.upgrade()
     }
 
-    fn open_files(&self) -> Vec<Arc<Shared>> {
+    fn open_files(&self) -> Vec<Arc<AnyFile>> {
         lock(&self.files).iter().filter_map(|(_, file)| file.upgrade()).collect()
     }
 
@@ -138,7 +141,7 @@ impl Budget {
     }
 
     /// Adds a segment, unless another one has some of its bytes. Returns whether it was added.
-    fn add(&self, file: &Shared, range: &Range<u64>, state: State) -> bool {
+    fn add(&self, file: &Ranged<impl Fetch + ?Sized>, range: &Range<u64>, state: State) -> bool {
         let len = range.end - range.start;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let mut segments = lock(&file.segments);
@@ -162,7 +165,7 @@ impl Budget {
 }
 
 /// Fetches a window of bytes into a segment, if there is memory for it. Returns whether it was fetched.
-pub(crate) fn fetch_window(client: &Client, file: &Shared, range: &Range<u64>) -> bool {
+pub(crate) fn fetch_window(client: &Client, file: &Ranged<impl Fetch + ?Sized>, range: &Range<u64>) -> bool {
     let (budget, len) = (client.budget(), range.end - range.start);
     let has_memory = budget.try_take(len) || budget.evict(false) && budget.try_take(len);
     if !has_memory {
@@ -247,7 +250,7 @@ where
 /// Planned reads, and the segments that were made of the next ones.
 struct Planned<I> {
     reads: Joined<I>,
-    queue: VecDeque<(Arc<Shared>, Range<u64>)>,
+    queue: VecDeque<(Arc<AnyFile>, Range<u64>)>,
 }
 
 impl<I: Iterator<Item = (PathBuf, Range<u64>)>> Planned<I> {
@@ -256,7 +259,7 @@ impl<I: Iterator<Item = (PathBuf, Range<u64>)>> Planned<I> {
         while self.queue.len() < LOOK_AHEAD {
             let Some((name, range)) = self.reads.next() else { return };
             let Some(file) = budget.file(&name) else { continue };
-            let range = range.start..range.end.min(file.length().unwrap_or(u64::MAX));
+            let range = range.start..range.end.min(file.ranges.length().unwrap_or(u64::MAX));
             if !range.is_empty() && budget.add(&file, &range, State::Planned) {
                 self.queue.push_back((file, range));
             }

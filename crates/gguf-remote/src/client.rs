@@ -25,10 +25,12 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     agent: ureq::Agent,
-    settings: Settings,
+    settings: Arc<Settings>,
     endpoint: Url,
     budget: Budget,
     resolved: Resolved,
+    #[cfg(feature = "cloud")]
+    buckets: crate::store::Buckets,
     /// Whether any server has answered.
     is_connected: AtomicBool,
 }
@@ -75,13 +77,31 @@ impl Client {
             .max_idle_connections_per_host(16)
             .build();
         let agent = ureq::Agent::new_with_config(config);
-        let (budget, resolved, is_connected) = Default::default();
-        Ok(Client(Arc::new(Inner { agent, settings, endpoint, budget, resolved, is_connected })))
+        Ok(Client(Arc::new(Inner {
+            agent,
+            settings: Arc::new(settings),
+            endpoint,
+            budget: Budget::default(),
+            resolved: Resolved::default(),
+            #[cfg(feature = "cloud")]
+            buckets: crate::store::Buckets::default(),
+            is_connected: AtomicBool::new(false),
+        })))
     }
 
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    #[cfg(feature = "cloud")]
+    pub(crate) fn shared_settings(&self) -> &Arc<Settings> {
+        &self.0.settings
+    }
+
+    #[cfg(feature = "cloud")]
+    pub(crate) fn buckets(&self) -> &crate::store::Buckets {
+        &self.0.buckets
     }
 
     pub(crate) fn endpoint(&self) -> &Url {

@@ -95,6 +95,10 @@ pub enum Problem {
     Offline(String),
     /// A repository does not have the file.
     NotInRepository,
+    /// The options of a store are invalid or incomplete.
+    Options(String),
+    /// Stores are not supported without the feature `cloud`.
+    NoStores,
     /// The work was cancelled.
     Cancelled,
 }
@@ -112,7 +116,8 @@ impl Error {
             }
             Problem::Status { status: 401 | 403, .. } => io::ErrorKind::PermissionDenied,
             Problem::TimedOut(_) => io::ErrorKind::TimedOut,
-            Problem::Location(_) => io::ErrorKind::InvalidInput,
+            Problem::Location(_) | Problem::Options(_) => io::ErrorKind::InvalidInput,
+            Problem::NoStores => io::ErrorKind::Unsupported,
             Problem::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::Other,
         }
@@ -185,6 +190,10 @@ impl fmt::Display for Problem {
             Problem::Answer(what) => write!(f, "an unexpected answer: {what}"),
             Problem::Offline(what) => write!(f, "{what} is not in the cache, and offline mode is set"),
             Problem::NotInRepository => f.write_str("the repository has no such file"),
+            Problem::Options(what) => write!(f, "the options of the store are not usable: {what}"),
+            Problem::NoStores => {
+                f.write_str("object stores are not supported by this program: it was built without the feature `cloud`")
+            }
             Problem::Cancelled => f.write_str("cancelled"),
         }
     }

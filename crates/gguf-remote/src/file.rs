@@ -2,33 +2,19 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gguf_io::ReadAt;
 use ureq::http::header;
 
-use crate::ahead::{Segments, State, fetch_window, lock};
+use crate::ahead::lock;
 use crate::attempts::{Attempts, Failed, Retry};
 use crate::client::{Answer, Client, Request};
 use crate::error::{Error, Problem};
+use crate::identity::{Identity, changed_length, shown};
 use crate::location::Url;
-use crate::sum::Sum;
-
-/// The length of reads that make good use of a request.
-const PREFERRED: usize = 4 << 20;
-
-/// The first and the longest window of data that is fetched for small reads. It doubles while reads follow each other.
-const FIRST_WINDOW: u64 = 64 << 10;
-const LONGEST_WINDOW: u64 = PREFERRED as u64;
-
-/// The part of a large read that one request fetches, and the number of such requests at once.
-const PART: usize = 16 << 20;
-const PARTS: usize = 4;
-
-/// The largest length of a file that is believed: 1 EB.
-const LONGEST: u64 = 1_000_000_000_000_000_000;
+use crate::ranged::{Fetch, PREFERRED, Ranged};
 
 /// A file on a web server. It is read in ranges, with few requests: reads that follow each other are fetched in growing windows, long ones in
 /// several requests at once, and [`Client::ahead`] fetches planned ones before they are read.
@@ -38,12 +24,12 @@ const LONGEST: u64 = 1_000_000_000_000_000_000;
 ///
 /// Failed requests are repeated, see [`Settings`](crate::Settings). Links that a server redirects to are kept, and renewed when they expire.
 #[derive(Clone)]
-pub struct HttpFile(Arc<Shared>);
+pub struct HttpFile(Arc<Ranged<HttpRanges>>);
 
-pub(crate) struct Shared {
+/// Requests ranges of a file.
+struct HttpRanges {
     client: Client,
     url: Url,
-    name: PathBuf,
     /// What the first response said.
     identity: OnceLock<Identity>,
     /// The length that a listing says, before the first response.
@@ -52,20 +38,6 @@ pub(crate) struct Shared {
     link: Mutex<Option<Url>>,
     /// The response that [`HttpFile::open`] got: the whole file, unless it is dropped.
     first: Mutex<Option<Answer>>,
-    pub(crate) segments: Mutex<Segments>,
-    arrived: Condvar,
-    /// The end of the last read that was in no segment, and the window after it.
-    window: Mutex<(u64, u64)>,
-    /// The expected SHA-256, and that of the bytes so far.
-    sha256: Option<(String, Mutex<Sum>)>,
-}
-
-/// What must be the same in all responses.
-#[derive(Debug)]
-struct Identity {
-    length: u64,
-    etag: Option<String>,
-    modified: Option<String>,
 }
 
 impl HttpFile {
@@ -78,12 +50,12 @@ impl HttpFile {
         let file = HttpFile::new(client, url, Path::new(&url.to_string()), None, None);
         let mut attempts = Attempts::default();
         let answer = loop {
-            match file.0.request(0, None) {
+            match file.0.ranges.request(0, None) {
                 Ok((answer, _)) => break answer,
                 Err(failed) => attempts.failed(client, failed)?,
             }
         };
-        *lock(&file.0.first) = Some(answer);
+        *lock(&file.0.ranges.first) = Some(answer);
         Ok(file)
     }
 
@@ -96,31 +68,19 @@ impl HttpFile {
         stated: Option<u64>,
         sha256: Option<String>,
     ) -> HttpFile {
-        let sum = sha256.zip(stated).map(|(expected, length)| (expected, Mutex::new(Sum::new(length))));
-        let shared = Arc::new(Shared {
+        let ranges = HttpRanges {
             client: client.clone(),
             url: url.clone(),
-            name: name.to_owned(),
             identity: OnceLock::new(),
             stated,
             link: Mutex::default(),
             first: Mutex::default(),
-            segments: Mutex::default(),
-            arrived: Condvar::new(),
-            window: Mutex::default(),
-            sha256: sum,
-        });
-        client.budget().add_file(name, &shared);
-        HttpFile(shared)
+        };
+        HttpFile(Ranged::new(client, name, sha256, ranges))
     }
 }
 
-impl Shared {
-    /// The length, if it is known.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.identity.get().map(|identity| identity.length).or(self.stated)
-    }
-
+impl HttpRanges {
     /// Requests the bytes from `start` to `end`, or to the end of the file, and checks the headers of the response. Returns it, and the
     /// number of bytes of its body.
     fn request(&self, start: u64, end: Option<u64>) -> Result<(Answer, u64), Failed> {
@@ -198,28 +158,18 @@ impl Shared {
             }
             _ => return Err(never(Problem::NoRanges)),
         };
-        if length > LONGEST {
-            return Err(never(Problem::Length { found: format!("{length} bytes") }));
-        }
-        if let Some(stated) = self.stated.filter(|stated| *stated != length) {
-            return Err(never(changed_length(stated, length)));
-        }
-        let Identity { length: l, etag: e, modified: m } =
-            self.identity.get_or_init(|| Identity { length, etag: etag.clone(), modified: modified.clone() });
-        let differs = |before: &Option<String>, after: &Option<String>| match (before, after) {
-            (Some(before), Some(after)) if before != after => Some((shown(before), shown(after))),
-            _ => None,
-        };
-        let what = differs(e, &etag).map(|found| ("ETag", found));
-        let what = what.or_else(|| differs(m, &modified).filter(|_| e.is_none()).map(|found| ("Last-Modified", found)));
-        match what {
-            Some((what, (before, after))) => Err(never(Problem::Changed { what, before, after })),
-            None if *l != length => Err(never(changed_length(*l, length))),
-            None => Ok(body),
-        }
+        let found = Identity { length, etag, modified };
+        found.check_stated(self.stated).map_err(never)?;
+        self.identity.get_or_init(|| found.clone()).check(&found).map_err(never)?;
+        Ok(body)
+    }
+}
+
+impl Fetch for HttpRanges {
+    fn length(&self) -> Option<u64> {
+        self.identity.get().map(|identity| identity.length).or(self.stated)
     }
 
-    /// Fetches the bytes from `start` with as many requests as necessary.
     fn fetch(&self, start: u64, buf: &mut [u8]) -> Result<(), Error> {
         let mut attempts = Attempts::default();
         let mut filled = 0;
@@ -242,158 +192,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Fetches a registered segment.
-    pub(crate) fn fill(&self, range: &Range<u64>) {
-        let fetched = usize::try_from(range.end - range.start).map(|len| {
-            let mut bytes = vec![0; len];
-            self.fetch(range.start, &mut bytes)?;
-            let bytes: Arc<[u8]> = bytes.into();
-            self.add_to_sum(|sum| sum.add_shared(range.start, &bytes))?;
-            Ok(bytes)
-        });
-        let state = match fetched {
-            Ok(Ok(bytes)) => State::Here(bytes),
-            Ok(Err(e)) => State::Failed(e),
-            Err(_) => State::Failed(Error::new(&self.url, Problem::Length { found: format!("bytes {range:?}") })),
-        };
-        if let Some(segment) = lock(&self.segments).get_mut(&range.start) {
-            segment.state = state;
-        }
-        self.arrived.notify_all();
-    }
-
-    /// Adds bytes to the hash, and compares it at the end of the file.
-    fn add_to_sum(&self, add: impl FnOnce(&mut Sum) -> Option<String>) -> Result<(), Error> {
-        let Some((expected, sum)) = &self.sha256 else { return Ok(()) };
-        match add(&mut lock(sum)) {
-            Some(found) if found != *expected => {
-                Err(Error::new(&self.url, Problem::Sha256 { expected: expected.clone(), found }))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Copies bytes of a segment that has the first one, and waits if it is on its way. Otherwise returns the number of bytes before the
-    /// next segment.
-    fn copy(&self, at: u64, buf: &mut [u8]) -> Result<Result<usize, usize>, Error> {
-        let mut segments = lock(&self.segments);
-        loop {
-            let Some((&start, segment)) = segments.range_mut(..=at).next_back().filter(|(s, g)| **s + g.len > at)
-            else {
-                let next = segments.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
-                return Ok(Err(usize::try_from(next - at).unwrap_or(usize::MAX).min(buf.len())));
-            };
-            let n = match &segment.state {
-                State::Planned => {
-                    segment.state = State::Coming;
-                    let range = start..start + segment.len;
-                    drop(segments);
-                    self.client.budget().take_now(range.end - range.start);
-                    self.fill(&range);
-                    segments = lock(&self.segments);
-                    continue;
-                }
-                State::Coming => {
-                    segments = self.arrived.wait(segments).unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
-                State::Failed(e) => {
-                    let (e, len) = (e.clone(), segment.len);
-                    segments.remove(&start);
-                    drop(segments);
-                    self.client.budget().release(len);
-                    return Err(e);
-                }
-                State::Here(bytes) => {
-                    let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
-                    let n = from.len().min(buf.len());
-                    if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
-                        to.copy_from_slice(from);
-                    }
-                    n
-                }
-            };
-            segment.left = segment.left.saturating_sub(n as u64);
-            let len = segment.len;
-            if segment.left == 0 {
-                segments.remove(&start);
-                drop(segments);
-                self.client.budget().release(len);
-            }
-            return Ok(Ok(n));
-        }
-    }
-
-    /// Reads bytes that are in no segment.
-    fn read_missing(&self, at: u64, buf: &mut [u8], length: u64) -> Result<(), Error> {
-        let len = buf.len() as u64;
-        let window = {
-            let mut window = lock(&self.window);
-            let follows = at == window.0 && at > 0;
-            window.1 = if follows { (window.1 * 2).min(LONGEST_WINDOW) } else { FIRST_WINDOW };
-            window.0 = at + len.max(window.1).min(length - at);
-            window.1
-        };
-        if len < window {
-            let next = lock(&self.segments).range(at..).next().map_or(u64::MAX, |(start, _)| *start);
-            let range = at..(at + window).min(length).min(next);
-            if range.end - at > len && fetch_window(&self.client, self, &range) {
-                return self.read(at, buf, length);
-            }
-        }
-        if buf.len() <= PART {
-            self.fetch(at, buf)?;
-        } else {
-            let mut from = at;
-            for several in buf.chunks_mut(PART * PARTS) {
-                let n = several.len();
-                self.fetch_parts(from, several)?;
-                from += n as u64;
-            }
-        }
-        self.add_to_sum(|sum| sum.add(at, buf))
-    }
-
-    /// Fetches bytes with several requests at once.
-    fn fetch_parts(&self, at: u64, buf: &mut [u8]) -> Result<(), Error> {
-        std::thread::scope(|scope| {
-            let parts = (0..).zip(buf.chunks_mut(PART));
-            let fetch = |(i, part)| scope.spawn(move || self.fetch(at + i * PART as u64, part));
-            let fetching: Vec<_> = parts.map(fetch).collect();
-            let mut fetched = fetching.into_iter().map(std::thread::ScopedJoinHandle::join);
-            fetched.try_for_each(|fetched| fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
-    }
-
-    /// Reads bytes within the file.
-    fn read(&self, mut at: u64, mut buf: &mut [u8], length: u64) -> Result<(), Error> {
-        while !buf.is_empty() {
-            let n = match self.copy(at, buf)? {
-                Ok(n) => n,
-                Err(missing) => {
-                    let part = buf.get_mut(..missing).unwrap_or_default();
-                    self.read_missing(at, part, length)?;
-                    missing
-                }
-            };
-            buf = buf.get_mut(n..).unwrap_or_default();
-            at += n as u64;
-        }
-        Ok(())
-    }
-
-    /// The error of a read, without the URL if it is the name of the file.
-    fn io(&self, e: Error) -> io::Error {
-        let is_name = Path::new(&e.url) == self.name;
-        if is_name { Error { url: String::new(), ..e }.into() } else { e.into() }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let segments = std::mem::take(self.segments.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let in_memory = segments.values().filter(|segment| !matches!(segment.state, State::Planned));
-        self.client.budget().release(in_memory.map(|segment| segment.len).sum());
+    fn url(&self) -> String {
+        self.url.to_string()
     }
 }
 
@@ -429,7 +229,7 @@ fn read_body(mut answer: Answer, buf: &mut [u8], at: u64, body: u64) -> (usize, 
 
 impl ReadAt for HttpFile {
     fn size(&self) -> io::Result<u64> {
-        self.0.length().ok_or_else(|| io::Error::other("nothing was read yet"))
+        self.0.ranges.length().ok_or_else(|| io::Error::other("nothing was read yet"))
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -437,7 +237,7 @@ impl ReadAt for HttpFile {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > length) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        drop(lock(&self.0.first).take());
+        drop(lock(&self.0.ranges.first).take());
         self.0.read(offset, buf, length).map_err(|e| self.0.io(e))
     }
 
@@ -445,7 +245,7 @@ impl ReadAt for HttpFile {
     /// dropped.
     fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
         let length = self.size()?;
-        let first = lock(&self.0.first).take().filter(|_| offset == 0);
+        let first = lock(&self.0.ranges.first).take().filter(|_| offset == 0);
         Ok(Box::new(Stream { file: &self.0, at: offset, length, answer: first, attempts: Attempts::default() }))
     }
 
@@ -456,7 +256,7 @@ impl ReadAt for HttpFile {
 
 /// Reads a file from a position to its end.
 struct Stream<'a> {
-    file: &'a Shared,
+    file: &'a Ranged<HttpRanges>,
     at: u64,
     length: u64,
     answer: Option<Answer>,
@@ -468,7 +268,7 @@ impl Stream<'_> {
     fn try_read(&mut self, buf: &mut [u8]) -> Result<usize, Failed> {
         let answer = match &mut self.answer {
             Some(answer) => answer,
-            none => none.insert(self.file.request(self.at, None)?.0),
+            none => none.insert(self.file.ranges.request(self.at, None)?.0),
         };
         let failed = |url: &Url, e| Failed::new(url, Some((self.at, None)), e);
         match answer.read(buf) {
@@ -500,7 +300,7 @@ impl Read for Stream<'_> {
                 }
                 Err(failed) => {
                     self.answer = None;
-                    self.attempts.failed(&self.file.client, failed).map_err(|e| self.file.io(e))?;
+                    self.attempts.failed(self.file.client(), failed).map_err(|e| self.file.io(e))?;
                 }
             }
         }
@@ -509,7 +309,10 @@ impl Read for Stream<'_> {
 
 impl fmt::Debug for HttpFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpFile").field("url", &self.0.url).field("length", &self.0.length()).finish_non_exhaustive()
+        f.debug_struct("HttpFile")
+            .field("url", &self.0.ranges.url)
+            .field("length", &self.0.ranges.length())
+            .finish_non_exhaustive()
     }
 }
 
@@ -519,16 +322,4 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (first, last) = range.split_once('-')?;
     let total = if total == "*" { None } else { Some(total.parse().ok()?) };
     Some((first.parse().ok()?, last.parse().ok()?, total))
-}
-
-fn changed_length(before: u64, after: u64) -> Problem {
-    Problem::Changed { what: "its length", before: before.to_string(), after: after.to_string() }
-}
-
-/// A header for display.
-fn shown(text: &str) -> String {
-    match text {
-        "" => "missing".to_owned(),
-        text => text.chars().filter(|c| !c.is_control()).take(100).collect(),
-    }
 }

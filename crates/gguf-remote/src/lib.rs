@@ -17,11 +17,17 @@ mod error;
 mod file;
 #[cfg(feature = "http")]
 mod hub;
+#[cfg(feature = "http")]
+mod identity;
 mod location;
 #[cfg(feature = "http")]
 mod open;
 #[cfg(feature = "http")]
+mod ranged;
+#[cfg(feature = "http")]
 mod settings;
+#[cfg(feature = "cloud")]
+mod store;
 #[cfg(feature = "http")]
 mod sum;
 
@@ -33,8 +39,10 @@ pub use error::{Error, Problem};
 pub use file::HttpFile;
 #[cfg(feature = "http")]
 pub use hub::{Repo, RepoFile, RepoFolder};
-pub use location::{Location, LocationError, Url};
+pub use location::{Location, LocationError, Store, Url};
 #[cfg(feature = "http")]
 pub use open::Opener;
 #[cfg(feature = "http")]
 pub use settings::{Event, Observer, Secret, Settings};
+#[cfg(feature = "cloud")]
+pub use store::{StoreFile, StoreFolder, StoreOptions};

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-/// A place that is not on the disk: what an argument such as `https://example.org/model.gguf` or `hf:org/model@main/model.gguf` means.
+/// A place that is not on the disk: what an argument such as `https://example.org/model.gguf`,
+/// `hf:org/model@main/model.gguf` or `s3://bucket/model.gguf` means.
 ///
 /// ```
 /// use gguf_remote::Location;
@@ -28,6 +29,49 @@ pub enum Location {
         /// The file or folder in the repository; empty for the repository itself.
         path: String,
     },
+    /// An object of a store, or a prefix of objects: `s3://BUCKET/KEY`, `gs://BUCKET/KEY` or `az://CONTAINER/KEY`. Keys are as stored: nothing
+    /// is percent-decoded.
+    Store {
+        /// The store.
+        store: Store,
+        /// The bucket. For Azure, the container, perhaps with an account: `CONTAINER@ACCOUNT.dfs.core.windows.net`.
+        bucket: String,
+        /// The key of an object, or a prefix without the slash at its end; empty for the whole bucket.
+        key: String,
+    },
+}
+
+/// A kind of object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Store {
+    /// Amazon S3, and stores with its protocol: `s3://` or `s3a://`.
+    S3,
+    /// Google Cloud Storage: `gs://`.
+    Gcs,
+    /// Azure Blob Storage: `az://`, `azure://`, `adl://`, `abfs://` or `abfss://`.
+    Azure,
+}
+
+impl Store {
+    /// The store of a scheme.
+    fn of_scheme(scheme: &str) -> Option<Store> {
+        match scheme {
+            "s3" | "s3a" => Some(Store::S3),
+            "gs" => Some(Store::Gcs),
+            "az" | "azure" | "adl" | "abfs" | "abfss" => Some(Store::Azure),
+            _ => None,
+        }
+    }
+
+    /// The usual scheme, such as `s3`.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Store::S3 => "s3",
+            Store::Gcs => "gs",
+            Store::Azure => "az",
+        }
+    }
 }
 
 /// Why a text that has the scheme of a remote place is not one.
@@ -46,13 +90,20 @@ pub enum LocationError {
     Repository(String),
     /// It names a path in a repository with an empty part, or with `.` or `..`.
     Path(String),
+    /// It does not name a bucket of a store.
+    Bucket(String),
+    /// It names an object with an empty part, with `.` or `..`, or with control characters.
+    Key(String),
 }
 
 impl fmt::Display for LocationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LocationError::Scheme(scheme) => {
-                write!(f, "URLs with {scheme}: are not supported; expected https://, http:// or hf:")
+                write!(
+                    f,
+                    "URLs with {scheme}: are not supported; expected https://, http://, hf:, s3://, gs:// or az://"
+                )
             }
             LocationError::Host => f.write_str("the URL has no valid host; expected https://HOST/PATH"),
             LocationError::Credentials => f.write_str("a URL with a user name or password is not supported"),
@@ -61,14 +112,18 @@ impl fmt::Display for LocationError {
                 write!(f, "expected hf:ORG/REPO[@REVISION][/PATH], found {found:?} as ORG/REPO")
             }
             LocationError::Path(path) => write!(f, "{path:?} is not a path in a repository"),
+            LocationError::Bucket(found) => write!(f, "{found:?} is not the name of a bucket or container"),
+            LocationError::Key(key) => {
+                write!(f, "{key:?} is not a supported key of an object; expected parts separated by single slashes")
+            }
         }
     }
 }
 
 impl std::error::Error for LocationError {}
 
-/// Schemes of object stores and other services, which would otherwise be taken for names of files.
-const OTHER_SCHEMES: [&str; 8] = ["s3", "gs", "gcs", "az", "abfs", "ftp", "sftp", "file"];
+/// Schemes of other services, which would otherwise be taken for names of files.
+const OTHER_SCHEMES: [&str; 5] = ["gcs", "wasb", "ftp", "sftp", "file"];
 
 impl Location {
     /// Parses an argument. `None` if it has no scheme of a remote place, so that it is a path.
@@ -76,8 +131,12 @@ impl Location {
         if let Some(rest) = text.strip_prefix("hf:") {
             return Some(hub(rest.strip_prefix("//").unwrap_or(rest)));
         }
-        let (scheme, _) = text.split_once("://")?;
-        match scheme.to_ascii_lowercase().as_str() {
+        let (scheme, rest) = text.split_once("://")?;
+        let lower = scheme.to_ascii_lowercase();
+        if let Some(store) = Store::of_scheme(&lower) {
+            return Some(object(store, rest));
+        }
+        match lower.as_str() {
             "http" | "https" => Some(Url::parse(text).map(Location::Web)),
             other if OTHER_SCHEMES.contains(&other) => Some(Err(LocationError::Scheme(scheme.to_owned()))),
             _ => None,
@@ -89,12 +148,16 @@ impl Location {
         Location::parse(path.to_str()?)
     }
 
-    /// The last component of the path, percent-decoded; that of the repository if there is no path.
+    /// The last component of the path, percent-decoded if it is a URL; that of the repository or bucket if there is no path.
     pub fn file_name(&self) -> String {
         match self {
             Location::Web(url) => decoded(url.path().rsplit('/').next().unwrap_or_default()),
             Location::Hub { repo, path, .. } => {
                 let whole = if path.is_empty() { repo } else { path };
+                whole.rsplit('/').next().unwrap_or_default().to_owned()
+            }
+            Location::Store { bucket, key, .. } => {
+                let whole = if key.is_empty() { bucket } else { key };
                 whole.rsplit('/').next().unwrap_or_default().to_owned()
             }
         }
@@ -109,9 +172,11 @@ impl Location {
                 Location::Web(url.with_path(&format!("{folder}/{}", encoded(name))))
             }
             Location::Hub { repo, revision, path } => {
-                let folder = path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-                let path = format!("{folder}{name}");
+                let path = beside(path, name);
                 Location::Hub { repo: repo.clone(), revision: revision.clone(), path }
+            }
+            Location::Store { store, bucket, key } => {
+                Location::Store { store: *store, bucket: bucket.clone(), key: beside(key, name) }
             }
         }
     }
@@ -129,8 +194,57 @@ impl fmt::Display for Location {
                 }
                 if path.is_empty() { Ok(()) } else { write!(f, "/{path}") }
             }
+            Location::Store { store, bucket, key } => {
+                let slash = if key.is_empty() { "" } else { "/" };
+                // An account is not in the usual form.
+                let scheme = if bucket.contains('@') { "abfs" } else { store.scheme() };
+                write!(f, "{scheme}://{bucket}{slash}{key}")
+            }
         }
     }
+}
+
+#[cfg(feature = "cloud")]
+impl Location {
+    /// The place of a name in a prefix.
+    pub(crate) fn within(&self, name: &str) -> Location {
+        match self {
+            Location::Store { store, bucket, key } => {
+                let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+                Location::Store { store: *store, bucket: bucket.clone(), key }
+            }
+            other => other.with_file_name(name),
+        }
+    }
+}
+
+/// A path with another last component.
+fn beside(path: &str, name: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Parses `BUCKET[/KEY]`.
+fn object(store: Store, text: &str) -> Result<Location, LocationError> {
+    let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
+    let (name, account) = bucket.split_once('@').unwrap_or((bucket, ""));
+    let is_name = |name: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-$".contains(c);
+        name.chars().all(allowed) && !name.starts_with('.')
+    };
+    let has_account = bucket.contains('@');
+    let may_have_account = store == Store::Azure && account.contains('.');
+    if name.is_empty() || !is_name(name) || !is_name(account) || has_account && !may_have_account {
+        return Err(LocationError::Bucket(bucket.split(':').next().unwrap_or_default().to_owned()));
+    }
+    let key = key.strip_suffix('/').unwrap_or(key);
+    let is_part = |part: &str| !matches!(part, "" | "." | "..");
+    if !key.is_empty() && !key.split('/').all(is_part) || key.chars().any(char::is_control) {
+        return Err(LocationError::Key(key.to_owned()));
+    }
+    Ok(Location::Store { store, bucket: bucket.to_owned(), key: key.to_owned() })
 }
 
 /// Parses `ORG/REPO[@REVISION][/PATH]`.
@@ -360,6 +474,11 @@ mod tests {
             ("hf:org/name", "hf:org/name"),
             ("hf://org/name/", "hf:org/name"),
             ("hf:org/name@refs%2Fpr%2F1/sub/m.gguf", "hf:org/name@refs%2Fpr%2F1/sub/m.gguf"),
+            ("s3://bucket/a b%20c/m.gguf", "s3://bucket/a b%20c/m.gguf"),
+            ("S3A://my.bucket/x/", "s3://my.bucket/x"),
+            ("gs://b", "gs://b"),
+            ("azure://c/x:1", "az://c/x:1"),
+            ("abfss://c@account.dfs.core.windows.net/x", "abfs://c@account.dfs.core.windows.net/x"),
         ] {
             assert_eq!(shown(text), expected);
         }
@@ -369,7 +488,20 @@ mod tests {
             "https://user:secret@h/x",
             "https://h/a b",
             "https://h:99999/",
-            "s3://bucket/x",
+            "gcs://bucket/x",
+            "file:///x",
+            "s3://",
+            "s3:///x",
+            "s3://user:secret@bucket/x",
+            "s3://key@host.org/x",
+            "s3://bucket:1/x",
+            "s3://bucket?x/y",
+            "s3://bucket/a//b",
+            "s3://bucket/a//",
+            "s3://bucket//a",
+            "s3://bucket/../a",
+            "s3://bucket/a\n",
+            "az://c@account/x",
             "hf:",
             "hf:org",
             "hf:org/",
@@ -393,6 +525,8 @@ mod tests {
             ("https://h", "", "https://h/c%20d"),
             ("hf:o/r/f/x.gguf", "x.gguf", "hf:o/r/f/c d"),
             ("hf:o/r", "r", "hf:o/r/c d"),
+            ("gs://b/f/x%201.gguf", "x%201.gguf", "gs://b/f/c d"),
+            ("s3://b", "b", "s3://b/c d"),
         ] {
             let location = Location::parse(text).unwrap().unwrap();
             assert_eq!(location.file_name(), name);

@@ -41,12 +41,16 @@ impl Client {
                 let repo = Repo::open(self, repo, revision.as_deref());
                 Files::Repo(repo.map_err(|e| failed(location, e))?)
             }
+            #[cfg(feature = "cloud")]
+            Location::Store { .. } => Files::Store(self.clone()),
+            #[cfg(not(feature = "cloud"))]
+            Location::Store { .. } => return Err(failed(location, Error::new(location, Problem::NoStores))),
         };
         Ok(Opener { files, first: location.clone() })
     }
 }
 
-/// Opens the files of one folder of a web server, or of one commit of a repository; from [`Client::opener`].
+/// Opens the files of one folder of a web server or store, or of one commit of a repository; from [`Client::opener`].
 #[derive(Debug)]
 pub struct Opener {
     files: Files,
@@ -57,6 +61,8 @@ pub struct Opener {
 enum Files {
     Web(Client),
     Repo(Repo),
+    #[cfg(feature = "cloud")]
+    Store(Client),
 }
 
 impl Opener {
@@ -87,6 +93,8 @@ impl Opener {
         let source: Result<Arc<dyn ReadAt>, Error> = match (&self.files, &location) {
             (Files::Web(client), Location::Web(url)) => HttpFile::open(client, url).map(|file| Arc::new(file) as _),
             (Files::Repo(repo), Location::Hub { path, .. }) => repo.open_file(path).map(Arc::from),
+            #[cfg(feature = "cloud")]
+            (Files::Store(client), _) => crate::StoreFile::open(client, &location).map(|file| Arc::new(file) as _),
             _ => Err(Error::new(&location, Problem::NotInRepository)),
         };
         source.map_err(|e| failed(&location, e))

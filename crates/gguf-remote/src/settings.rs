@@ -17,6 +17,9 @@ pub struct Settings {
     pub cache: Option<PathBuf>,
     /// Whether only the cache is read.
     pub offline: bool,
+    /// Credentials, endpoints and other options of object stores.
+    #[cfg(feature = "cloud")]
+    pub store_options: crate::StoreOptions,
     /// The text that identifies the program to servers.
     pub user_agent: String,
     /// The limit of the time to open a connection.
@@ -40,6 +43,8 @@ impl Default for Settings {
             endpoint: "https://huggingface.co".to_owned(),
             cache: None,
             offline: false,
+            #[cfg(feature = "cloud")]
+            store_options: crate::StoreOptions::default(),
             user_agent: concat!("ggufkit/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(20),
@@ -54,7 +59,10 @@ impl Default for Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings { token, endpoint, cache, offline, attempts, .. } = self;
-        f.debug_struct("Settings")
+        let mut shown = f.debug_struct("Settings");
+        #[cfg(feature = "cloud")]
+        shown.field("store_options", &self.store_options);
+        shown
             .field("token", token)
             .field("endpoint", endpoint)
             .field("cache", cache)

@@ -4,3 +4,5 @@ mod faults;
 mod hub;
 mod reading;
 mod server;
+#[cfg(feature = "cloud")]
+mod stores;

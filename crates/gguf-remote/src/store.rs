@@ -1,0 +1,94 @@
+//! Object stores: S3, Google Cloud Storage and Azure, by the crate `object_store`.
+//!
+//! Its futures run on one runtime of two threads. Our threads wait for them with [`Bucket::run`], which also observes cancellation.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use object_store::multipart::MultipartStore;
+use object_store::path::Path as Key;
+use object_store::{ObjectMeta, ObjectStore};
+
+use crate::ahead::lock;
+use crate::client::Client;
+use crate::error::{Error, Problem};
+use crate::location::{Location, LocationError, Store};
+use crate::settings::Settings;
+
+mod build;
+mod connect;
+mod file;
+mod folder;
+mod options;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use file::StoreFile;
+pub use folder::StoreFolder;
+pub use options::StoreOptions;
+use run::Trouble;
+
+/// The open buckets of a client. All objects of a bucket share its connections.
+#[derive(Default)]
+pub(crate) struct Buckets(Mutex<HashMap<(Store, String), Arc<Bucket>>>);
+
+/// A bucket or container.
+pub(crate) struct Bucket {
+    objects: Arc<dyn ObjectStore>,
+    #[expect(dead_code, reason = "for uploads")]
+    uploads: Arc<dyn MultipartStore>,
+    settings: Arc<Settings>,
+}
+
+impl Buckets {
+    /// The bucket of a location, and the key in it.
+    fn open(&self, client: &Client, location: &Location) -> Result<(Arc<Bucket>, Key), Error> {
+        let Location::Store { store, bucket, key } = location else {
+            let e = LocationError::Scheme(location.to_string());
+            return Err(Error::new(location, Problem::Location(e)));
+        };
+        let wrong = || Error::new(location, Problem::Location(LocationError::Key(key.clone())));
+        // Unlike `Path::from`, this does not encode any characters.
+        let path = Key::parse(key).map_err(|_| wrong())?;
+        let mut buckets = lock(&self.0);
+        let name = (*store, bucket.clone());
+        let opened = match buckets.get(&name) {
+            Some(opened) => Arc::clone(opened),
+            None => {
+                let opened = Arc::new(build::build(client.shared_settings(), *store, bucket)?);
+                buckets.insert(name, Arc::clone(&opened));
+                opened
+            }
+        };
+        Ok((opened, path))
+    }
+
+    /// Adds a bucket.
+    #[cfg(test)]
+    fn insert(&self, store: Store, name: &str, bucket: Bucket) {
+        lock(&self.0).insert((store, name.to_owned()), Arc::new(bucket));
+    }
+}
+
+impl Bucket {
+    /// The objects directly in a prefix.
+    fn list(&self, url: &str, prefix: &Key) -> Result<Vec<ObjectMeta>, Error> {
+        self.run(url, None, async { Ok(self.objects.list_with_delimiter(Some(prefix)).await?.objects) })
+    }
+
+    /// Waits for an operation on the object or prefix `url`.
+    fn run<T: Send>(
+        &self,
+        url: &str,
+        range: Option<(u64, Option<u64>)>,
+        operation: impl Future<Output = Result<T, Trouble>> + Send,
+    ) -> Result<T, Error> {
+        run::run(&self.settings, operation).map_err(|(problem, attempts)| Error {
+            url: url.to_owned(),
+            range,
+            attempts,
+            problem,
+        })
+    }
+}
