@@ -12,7 +12,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing)
-long_steps=(windows memory differences packages_of_formats)
+long_steps=(windows memory differences packages_of_formats object_stores)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -174,4 +174,17 @@ packages_of_formats() {
     mv "$target/packages-of-formats.new" "$target/packages-of-formats"
   fi
   GGUF_PACKAGES=$target/packages-of-formats cargo test --workspace --test interop
+}
+
+# The feature of object stores, with servers of other programs.
+object_stores() {
+  command -v npm >/dev/null || need nodejs npm
+  .ci/servers start "$target/stores"
+  local -x GGUF_STORES=$target/stores
+  local failed=0
+  cargo clippy -p gguf-remote --features cloud --all-targets -- -D warnings &&
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps -p gguf-remote --features cloud &&
+    cargo test -p gguf-remote --features cloud || failed=$?
+  .ci/servers stop "$target/stores"
+  return $failed
 }

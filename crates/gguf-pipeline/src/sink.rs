@@ -159,6 +159,23 @@ impl<'a> NewOutput<'a> {
         self.draft.tensors.get(self.file.tensors()).unwrap_or_default()
     }
 
+    /// The gaps between the head, the tensors and the end, in order. They are zero, and the only bytes that are neither in the head nor
+    /// written.
+    pub fn padding(&self) -> Vec<Range<u64>> {
+        let starts = self.file.tensors().filter_map(|index| self.file.start_of(index));
+        let tensors = starts.zip(self.tensors()).map(|(start, tensor)| start..start.saturating_add(tensor.n_bytes()));
+        // A layout that was given may have another order.
+        let mut taken: Vec<Range<u64>> = tensors.chain(std::iter::once(self.n_bytes()..self.n_bytes())).collect();
+        taken.sort_unstable_by_key(|range| range.start);
+        let mut end = self.file.head_bytes();
+        let gap = |range: Range<u64>| {
+            let gap = end..range.start;
+            end = range.end.max(end);
+            (gap.start < gap.end).then_some(gap)
+        };
+        taken.into_iter().filter_map(gap).collect()
+    }
+
     /// The pieces in which the run writes the tensors, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Result<Piece<'a>, Error>> {
         self.run.pieces(self.plan, Part { plan: self.file, output: self.output })

@@ -307,20 +307,10 @@ fn discard(begun: impl IntoIterator<Item = Begun>) {
     }
 }
 
-/// The gaps after the head and after each tensor: their offsets and lengths.
-fn padding(file: &NewOutput<'_>) -> Vec<(u64, u64)> {
-    let starts = || file.file.tensors().filter_map(|index| file.file.start_of(index));
-    let ends = starts().zip(file.tensors()).map(|(start, tensor)| start + tensor.n_bytes());
-    let ends = [file.file.head_bytes()].into_iter().chain(ends);
-    let nexts = starts().chain([file.n_bytes()]);
-    let gap = |(end, next): (u64, u64)| Some((end, next.checked_sub(end).filter(|len| *len > 0)?));
-    ends.zip(nexts).filter_map(gap).collect()
-}
-
 /// Writes zeros between tensors, as in a new file: chunks do not cover these bytes, so no other check would notice.
 fn clear_padding(file: &NewOutput<'_>, output: &Output) -> Result<(), gguf_io::Error> {
     let mut buffer = vec![0; PIECE];
-    for (start, len) in padding(file).into_iter().flat_map(pieces) {
+    for (start, len) in file.padding().into_iter().flat_map(pieces) {
         let piece = buffer.get_mut(..len).unwrap_or_default();
         output.read_at(start, piece)?;
         // Holes of the file are kept.
@@ -336,8 +326,8 @@ fn clear_padding(file: &NewOutput<'_>, output: &Output) -> Result<(), gguf_io::E
 const PIECE: usize = 1 << 16;
 
 /// Divides a range into pieces.
-fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
-    let step = PIECE as u64;
+fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
+    let (start, len, step) = (range.start, range.end - range.start, PIECE as u64);
     let len_from = move |done: u64| usize::try_from(len.saturating_sub(done)).map_or(PIECE, |left| left.min(PIECE));
     (0..len.div_ceil(step)).map(move |i| (start + i * step, len_from(i * step)))
 }
@@ -353,7 +343,8 @@ fn has_frame(file: &NewOutput<'_>, head: &[u8], output: &Output) -> bool {
     let head = (0..).step_by(PIECE).zip(head.chunks(PIECE));
     output.file().metadata().is_ok_and(|there| there.len() == file.n_bytes())
         && head.into_iter().all(|(start, piece)| holds(start, piece))
-        && padding(file)
+        && file
+            .padding()
             .into_iter()
             .flat_map(pieces)
             .all(|(start, len)| holds(start, zeros.get(..len).unwrap_or_default()))

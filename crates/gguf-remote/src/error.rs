@@ -95,6 +95,15 @@ pub enum Problem {
     Offline(String),
     /// A repository does not have the file.
     NotInRepository,
+    /// An object that was to be created exists.
+    Exists,
+    /// An object has another length than what was uploaded.
+    Uploaded {
+        /// Bytes that were uploaded.
+        expected: u64,
+        /// The length of the object.
+        found: u64,
+    },
     /// The options of a store are invalid or incomplete.
     Options(String),
     /// Stores are not supported without the feature `cloud`.
@@ -117,6 +126,7 @@ impl Error {
             Problem::Status { status: 401 | 403, .. } => io::ErrorKind::PermissionDenied,
             Problem::TimedOut(_) => io::ErrorKind::TimedOut,
             Problem::Location(_) | Problem::Options(_) => io::ErrorKind::InvalidInput,
+            Problem::Exists => io::ErrorKind::AlreadyExists,
             Problem::NoStores => io::ErrorKind::Unsupported,
             Problem::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::Other,
@@ -190,6 +200,10 @@ impl fmt::Display for Problem {
             Problem::Answer(what) => write!(f, "an unexpected answer: {what}"),
             Problem::Offline(what) => write!(f, "{what} is not in the cache, and offline mode is set"),
             Problem::NotInRepository => f.write_str("the repository has no such file"),
+            Problem::Exists => f.write_str("the object exists already"),
+            Problem::Uploaded { expected, found } => {
+                write!(f, "uploaded {expected} bytes, but the object has {found}; another program may have written it")
+            }
             Problem::Options(what) => write!(f, "the options of the store are not usable: {what}"),
             Problem::NoStores => {
                 f.write_str("object stores are not supported by this program: it was built without the feature `cloud`")

@@ -45,4 +45,4 @@ pub use open::Opener;
 #[cfg(feature = "http")]
 pub use settings::{Event, Observer, Secret, Settings};
 #[cfg(feature = "cloud")]
-pub use store::{StoreFile, StoreFolder, StoreOptions};
+pub use store::{StoreFile, StoreFolder, StoreOptions, StoreSink};

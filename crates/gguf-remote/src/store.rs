@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::ahead::lock;
 use crate::client::Client;
@@ -21,6 +21,7 @@ mod file;
 mod folder;
 mod options;
 mod run;
+mod sink;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub use file::StoreFile;
 pub use folder::StoreFolder;
 pub use options::StoreOptions;
 use run::Trouble;
+pub use sink::StoreSink;
 
 /// The open buckets of a client. All objects of a bucket share its connections.
 #[derive(Default)]
@@ -36,7 +38,6 @@ pub(crate) struct Buckets(Mutex<HashMap<(Store, String), Arc<Bucket>>>);
 /// A bucket or container.
 pub(crate) struct Bucket {
     objects: Arc<dyn ObjectStore>,
-    #[expect(dead_code, reason = "for uploads")]
     uploads: Arc<dyn MultipartStore>,
     settings: Arc<Settings>,
 }
@@ -72,6 +73,15 @@ impl Buckets {
 }
 
 impl Bucket {
+    /// Length and ETag of an object, if it exists.
+    fn find(&self, url: &str, key: &Key) -> Result<Option<ObjectMeta>, Error> {
+        match self.run(url, None, async { Ok(self.objects.head(key).await?) }) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error { problem: Problem::Status { status: 404, .. }, .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// The objects directly in a prefix.
     fn list(&self, url: &str, prefix: &Key) -> Result<Vec<ObjectMeta>, Error> {
         self.run(url, None, async { Ok(self.objects.list_with_delimiter(Some(prefix)).await?.objects) })

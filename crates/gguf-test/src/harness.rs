@@ -16,6 +16,8 @@ pub enum Need {
     Peers,
     /// The reference data, in the directory `GGUF_SHARED`.
     Shared,
+    /// Servers of object stores, in the folder `GGUF_STORES` that `.ci/servers` fills.
+    Stores,
     /// The permission to mount a small file system.
     SmallDisk,
     /// The permission to mount a file system of ext4 in a file, and `mkfs.ext4`.
@@ -43,6 +45,7 @@ impl Need {
         match self {
             Need::Peers => unset(peers::PEERS).then_some("needs GGUF_PEERS"),
             Need::Shared => unset(peers::SHARED).then_some("needs GGUF_SHARED"),
+            Need::Stores => peers::stores().is_none().then_some("needs GGUF_STORES"),
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
             Need::Torch => (!peers::has_torch()).then_some("needs PyTorch in the Python of GGUF_PEERS"),
             Need::ImageLoaders => peers::image_loaders().is_none().then_some("needs image-loaders in GGUF_PEERS"),
@@ -59,7 +62,7 @@ impl Need {
 
     /// Whether the CI machine must meet it.
     fn is_required(self) -> bool {
-        matches!(self, Need::Peers | Need::Shared)
+        matches!(self, Need::Peers | Need::Shared | Need::Stores)
     }
 }
 

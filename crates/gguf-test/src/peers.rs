@@ -9,6 +9,8 @@ pub const PEERS: &str = "GGUF_PEERS";
 pub const SHARED: &str = "GGUF_SHARED";
 /// The variable that names the folder that `.ci/packages` fills.
 pub const PACKAGES: &str = "GGUF_PACKAGES";
+/// The variable that names the folder of `.ci/servers`.
+pub const STORES: &str = "GGUF_STORES";
 
 /// The directory in a variable, if it is set.
 pub fn folder(variable: &str) -> Option<PathBuf> {
@@ -41,6 +43,11 @@ pub fn image_loaders() -> Option<PathBuf> {
 /// The folder of the packages that define formats of packed weights, if it is set.
 pub fn packages() -> Option<PathBuf> {
     folder(PACKAGES)
+}
+
+/// The folder with the addresses of object stores, if it is set.
+pub fn stores() -> Option<PathBuf> {
+    folder(STORES)
 }
 
 /// A program of llama.cpp in source form.

@@ -72,7 +72,9 @@ impl HttpService for Service {
         let url = request.uri().to_string();
         let url = url.split('?').next().unwrap_or_default();
         self.report(&request, url);
-        if self.settings.observer.is_cancelled() {
+        // Not while the remains of an operation are removed.
+        let may_be_cancelled = SEEN.try_with(|_| ()).is_ok();
+        if may_be_cancelled && self.settings.observer.is_cancelled() {
             return Err(self.give_up(Problem::Cancelled));
         }
         let response = match request.body().content_length() {

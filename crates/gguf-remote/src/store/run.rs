@@ -17,6 +17,9 @@ const THREADS: usize = 2;
 /// How often an operation asks whether it is cancelled.
 const POLL: Duration = Duration::from_millis(100);
 
+/// The longest time to remove an upload.
+const REMOVAL: Duration = Duration::from_secs(60);
+
 /// Why an operation failed: in the store, or with a problem of ours.
 pub(super) enum Trouble {
     Store(object_store::Error),
@@ -67,12 +70,23 @@ pub(super) fn run<T: Send>(
     operation: impl Future<Output = Result<T, Trouble>> + Send,
 ) -> Result<T, (Problem, u32)> {
     let runtime = runtime().map_err(|problem| (problem, 1))?;
-    let observed = observed(settings, operation);
+    block_on(runtime, observed(settings, operation))
+}
+
+/// Waits for an operation that is not cancelled, because it removes what a cancelled one leaves. It has a limited time.
+pub(super) fn finish(operation: impl Future<Output = Result<(), Trouble>> + Send) {
+    if let Ok(runtime) = runtime() {
+        // The timer needs the runtime.
+        block_on(runtime, async { _ = tokio::time::timeout(REMOVAL, operation).await });
+    }
+}
+
+fn block_on<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T {
     match Handle::try_current() {
-        Err(_) => runtime.block_on(observed),
+        Err(_) => runtime.block_on(future),
         // A thread of another runtime cannot wait for futures.
         Ok(_) => std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| runtime.block_on(observed));
+            let waiting = scope.spawn(|| runtime.block_on(future));
             waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         }),
     }

@@ -1,14 +1,20 @@
 //! Tests with a store in memory.
 
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use gguf_format::{GgmlType, TensorInfo};
 use gguf_hf::Folder as _;
 use gguf_io::ReadAt;
-use object_store::ObjectStoreExt;
+use gguf_pipeline::{Error as RunError, NewOutput, Progress, RunOptions, Sink};
 use object_store::memory::InMemory;
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Key;
+use object_store::{MultipartId, ObjectStoreExt, PutPayload};
 
-use super::{Bucket, StoreFile, StoreFolder};
+use super::sink::Limits;
+use super::{Bucket, StoreFile, StoreFolder, StoreSink};
 use crate::client::Client;
 use crate::error::Problem;
 use crate::location::{Location, Store};
@@ -101,4 +107,229 @@ fn models_and_folders() {
     put(&memory, "m/config.json", config);
     let e = gguf_hf::plan_folder(&folder, &Default::default()).unwrap_err().to_string();
     assert!(e.contains("its length was 2 and is 39"), "{e} {file:?}");
+}
+
+/// A plan of a model with some tensors, and the bytes that it writes.
+fn plan(alignment: u32) -> (gguf_pipeline::Plan, Vec<u8>) {
+    use gguf_pipeline::{Draft, MemorySink};
+    let mut head = gguf_format::Head::default();
+    head.set("general.architecture", "llama");
+    head.set("general.alignment", alignment);
+    let sizes = [37u64, 4001, 1, 90_000, 12, 30_000];
+    let tensor = |(i, n): (usize, &u64)| TensorInfo::new(format!("t{i}"), [*n], GgmlType::F32);
+    head.tensors = sizes.iter().enumerate().map(tensor).collect();
+    let data = sizes.iter().map(|n| (0..n * 4).map(|i| ((i * 31) >> 3) as u8 | 1).collect::<Vec<u8>>());
+    let bytes = gguf_io::Writer::write(Vec::new(), &head, data).unwrap();
+    let model = gguf_io::Model::from_source(bytes, "m").unwrap();
+    let plan = Draft::copy_of(model).unwrap().lay_out().unwrap();
+    let mut memory = MemorySink::new();
+    plan.run_to(&mut memory, &RunOptions::default(), &()).unwrap();
+    (plan, memory.into_outputs().remove(0))
+}
+
+fn sink(client: &Client, names: &[&str], replace: bool, shortest: u64) -> StoreSink {
+    let locations = names.iter().map(|name| location(&format!("s3://b/{name}"))).collect();
+    StoreSink::with_limits(client, locations, replace, Limits { shortest, memory: shortest * 3 })
+}
+
+fn get(memory: &InMemory, key: &str) -> Option<Vec<u8>> {
+    let key = Key::parse(key).unwrap();
+    super::run::runtime()
+        .unwrap()
+        .block_on(async { Some(memory.get(&key).await.ok()?.bytes().await.unwrap().to_vec()) })
+}
+
+#[test]
+fn uploads_have_the_bytes_of_files() {
+    let (client, memory) = client();
+    for alignment in [32, 1 << 15] {
+        let (plan, expected) = plan(alignment);
+        for (shortest, threads) in [(1, 1), (100, 1), (4096, 3), (100_000, 2), (1 << 30, 2)] {
+            // Parts of one byte would be too many.
+            let name = format!("{alignment}-{shortest}");
+            let mut sink = sink(&client, &[&name], false, shortest);
+            let options = RunOptions::default().threads(NonZero::new(threads));
+            plan.run_to(&mut sink, &options, &()).unwrap();
+            assert!(get(&memory, &name).unwrap() == expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn pieces_in_any_order() {
+    let (plan, expected) = plan(32);
+    /// Writes the pieces of a run in the opposite order at its end.
+    struct Reversed(StoreSink, Mutex<Vec<(usize, u64, Vec<u8>)>>);
+    impl Sink for Reversed {
+        fn create(&mut self, outputs: &[NewOutput<'_>], progress: &dyn Progress) -> Result<(), RunError> {
+            self.0.create(outputs, progress)
+        }
+        fn write_at(&self, output: usize, offset: u64, bytes: &[u8]) -> Result<(), RunError> {
+            self.1.lock().unwrap().push((output, offset, bytes.to_vec()));
+            Ok(())
+        }
+        fn flush(&self) -> Result<(), RunError> {
+            let mut pieces = self.1.lock().unwrap();
+            while let Some((output, offset, bytes)) = pieces.pop() {
+                let (first, second) = bytes.split_at(bytes.len() / 2);
+                self.0.write_at(output, offset + first.len() as u64, second)?;
+                self.0.write_at(output, offset, first)?;
+            }
+            self.0.flush()
+        }
+        fn commit(&mut self, progress: &dyn Progress) -> Result<(), RunError> {
+            self.0.commit(progress)
+        }
+        fn abort(&mut self, why: RunError) -> RunError {
+            self.0.abort(why)
+        }
+    }
+    let (client, memory) = client();
+    let mut reversed = Reversed(sink(&client, &["x"], false, 5000), Mutex::default());
+    plan.run_to(&mut reversed, &RunOptions::default(), &()).unwrap();
+    assert!(get(&memory, "x").unwrap() == expected);
+}
+
+#[test]
+fn nothing_appears_before_the_end() {
+    struct Stop(Arc<InMemory>, AtomicUsize);
+    impl Progress for Stop {
+        fn event(&self, event: gguf_pipeline::Event<'_>) {
+            if let gguf_pipeline::Event::Advanced { .. } = event {
+                assert_eq!(get(&self.0, "x"), None);
+                self.1.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        fn is_cancelled(&self) -> bool {
+            self.1.load(Ordering::Relaxed) == 0
+        }
+    }
+    let (client, memory) = client();
+    let (plan, expected) = plan(32);
+    let mut cancelled = sink(&client, &["x"], false, 10_000);
+    let e =
+        plan.run_to(&mut cancelled, &RunOptions::default(), &Stop(memory.clone(), AtomicUsize::new(3))).unwrap_err();
+    assert!(matches!(e, RunError::Cancelled), "{e}");
+    assert_eq!(get(&memory, "x"), None);
+    assert!(cancelled.is_idle());
+    // A sink can be used again.
+    plan.run_to(&mut cancelled, &RunOptions::default(), &Stop(memory.clone(), AtomicUsize::new(99))).unwrap();
+    assert!(get(&memory, "x").unwrap() == expected);
+
+    // An object that exists is replaced only on request.
+    put(&memory, "x", "old");
+    let mut again = sink(&client, &["x"], false, 10_000);
+    let e = plan.run_to(&mut again, &RunOptions::default(), &()).unwrap_err();
+    assert_eq!(e.to_string(), "s3://b/x: cannot write: the object exists already");
+    assert_eq!(get(&memory, "x").as_deref(), Some(&b"old"[..]));
+    let mut again = sink(&client, &["x"], true, 10_000);
+    plan.run_to(&mut again, &RunOptions::default(), &()).unwrap();
+    assert!(get(&memory, "x").unwrap() == expected);
+
+    let e = plan.run_to(&mut sink(&client, &["x", "y"], true, 10_000), &RunOptions::default(), &()).unwrap_err();
+    assert!(e.to_string().contains("2 places for 1 outputs"), "{e}");
+}
+
+#[test]
+fn all_objects_or_none() {
+    /// Makes the second object when the first has its name.
+    struct Other(Arc<InMemory>);
+    impl Progress for Other {
+        fn event(&self, event: gguf_pipeline::Event<'_>) {
+            if let gguf_pipeline::Event::Named { path } = event {
+                assert_eq!(path, std::path::Path::new("s3://b/one"));
+                put(&self.0, "two", "other");
+            }
+        }
+    }
+    let (client, memory) = client();
+    let (plan, expected) = plan(32);
+    let both = [&plan, &plan];
+    let mut two = sink(&client, &["one", "two"], false, 10_000);
+    let e = gguf_pipeline::run_all_to(&both, &mut two, &RunOptions::default(), &Other(memory.clone())).unwrap_err();
+    assert_eq!(e.to_string(), "s3://b/two: cannot write: the object exists already");
+    assert_eq!((get(&memory, "one"), get(&memory, "two").as_deref()), (None, Some(&b"other"[..])));
+    let mut two = sink(&client, &["one", "two"], true, 10_000);
+    gguf_pipeline::run_all_to(&both, &mut two, &RunOptions::default(), &()).unwrap();
+    assert!(get(&memory, "one").unwrap() == expected && get(&memory, "two").unwrap() == expected);
+}
+
+/// A store of which uploads are slow or fail.
+#[derive(Debug)]
+struct Faulty {
+    memory: Arc<InMemory>,
+    /// The part that fails.
+    fails: usize,
+    in_memory: AtomicUsize,
+    most: AtomicUsize,
+    aborted: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl MultipartStore for Faulty {
+    async fn create_multipart(&self, path: &Key) -> object_store::Result<MultipartId> {
+        self.memory.create_multipart(path).await
+    }
+    async fn put_part(&self, path: &Key, id: &MultipartId, i: usize, data: PutPayload) -> object_store::Result<PartId> {
+        let now = self.in_memory.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        self.in_memory.fetch_sub(1, Ordering::SeqCst);
+        if i == self.fails {
+            return Err(object_store::Error::Generic { store: "test", source: "a fault".into() });
+        }
+        self.memory.put_part(path, id, i, data).await
+    }
+    async fn complete_multipart(
+        &self,
+        path: &Key,
+        id: &MultipartId,
+        parts: Vec<PartId>,
+    ) -> object_store::Result<object_store::PutResult> {
+        self.memory.complete_multipart(path, id, parts).await
+    }
+    async fn abort_multipart(&self, path: &Key, id: &MultipartId) -> object_store::Result<()> {
+        self.aborted.fetch_add(1, Ordering::SeqCst);
+        self.memory.abort_multipart(path, id).await
+    }
+}
+
+#[test]
+fn slow_and_failing_uploads() {
+    let (plan, expected) = plan(32);
+    for fails in [usize::MAX, 0, 7] {
+        let (client, memory) = client();
+        let (in_memory, most, aborted) = Default::default();
+        let faulty = Arc::new(Faulty { memory: memory.clone(), fails, in_memory, most, aborted });
+        let settings = Arc::clone(client.shared_settings());
+        client.buckets().insert(Store::S3, "b", Bucket { objects: memory.clone(), uploads: faulty.clone(), settings });
+        let mut slow = sink(&client, &["x"], false, 4096);
+        let result = plan.run_to(&mut slow, &RunOptions::default().threads(NonZero::new(3)), &());
+        // Three parts, or four if these are more.
+        let most = faulty.most.load(Ordering::SeqCst);
+        assert!((2..=4).contains(&most), "{most}");
+        let aborted = faulty.aborted.load(Ordering::SeqCst);
+        if fails == usize::MAX {
+            result.unwrap();
+            assert!(get(&memory, "x").unwrap() == expected);
+            assert_eq!(aborted, 0);
+        } else {
+            let e = result.unwrap_err().to_string();
+            assert_eq!(e, "s3://b/x: cannot write: an unexpected answer: a fault");
+            assert_eq!((get(&memory, "x"), aborted), (None, 1));
+        }
+        assert!(slow.is_idle());
+    }
+}
+
+#[test]
+fn parts_of_long_objects() {
+    // 2 TB and less: at most 10,000 parts, all of whole mebibytes.
+    for (length, expected) in
+        [(1, 16 << 20), (160 << 30, 17 << 20), (2_000_000_000_000, 191 << 20), (5 << 40, 525 << 20)]
+    {
+        let part = super::sink::part_len(length, super::sink::Limits::USUAL);
+        assert_eq!(part, expected, "{length}");
+        assert!(u64::div_ceil(length, part) <= 10_000);
+    }
 }

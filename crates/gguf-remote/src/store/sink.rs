@@ -1,0 +1,493 @@
+//! The outputs of a run as objects of a store, uploaded in parts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use gguf_pipeline::{Error as RunError, Event, NewOutput, Progress, Sink};
+use object_store::multipart::PartId;
+use object_store::path::Path as Key;
+use object_store::{MultipartId, ObjectStoreExt, PutPayload};
+use tokio::task::JoinHandle;
+
+use super::{Bucket, run};
+use crate::ahead::lock;
+use crate::client::Client;
+use crate::error::{Error, Problem};
+use crate::location::Location;
+use crate::settings::Settings;
+
+/// The most parts of an object.
+const PARTS: u64 = 10_000;
+
+/// The parts in memory, if they are long.
+const AT_ONCE: u64 = 4;
+
+/// A sink that uploads its outputs to a store. Each of them is an object, which appears when all data of all outputs is uploaded.
+///
+/// An object is uploaded in parts of equal length: 16 MiB, or more for one of more than 156 GiB, because a store takes 10,000 parts. A part is sent
+/// when all its bytes are written. A run writes in nearly ascending order, so few parts are in memory at a time: 256 MiB, or four parts
+/// if these are more. Writers wait while there is no room, unless nothing is being sent.
+///
+/// After an error, or if the sink is dropped, the uploads are aborted. S3 and Google Cloud Storage keep, and charge for, the parts of uploads that
+/// were not aborted because the program was killed; a rule of the bucket can remove them. Azure removes them after a week in any case.
+///
+/// Objects get their names one after the other. If one fails, those that are complete are deleted again, except where they have replaced others.
+/// Resuming is not supported: a run that was interrupted starts anew.
+pub struct StoreSink {
+    client: Client,
+    locations: Vec<Location>,
+    replace: bool,
+    uploads: Vec<Upload>,
+    progress: Arc<Uploading>,
+    limits: Limits,
+}
+
+/// Lengths that tests make smaller.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The shortest part. Stores require 5 MiB.
+    pub(super) shortest: u64,
+    /// The memory for parts that are being filled or sent, if they are short.
+    pub(super) memory: u64,
+}
+
+impl Limits {
+    pub(super) const USUAL: Limits = Limits { shortest: 16 << 20, memory: 256 << 20 };
+}
+
+/// The length of the parts of an object. It is whole mebibytes, unless a test has shorter parts.
+pub(super) fn part_len(length: u64, limits: Limits) -> u64 {
+    length.div_ceil(PARTS).next_multiple_of(limits.shortest.min(1 << 20)).max(limits.shortest)
+}
+
+/// The upload of an object.
+struct Upload {
+    object: Arc<Object>,
+    length: u64,
+    /// The length of all parts but the last.
+    part: u64,
+    /// Bytes that are not written.
+    padding: Vec<Range<u64>>,
+    /// Parts that lack bytes.
+    begun: Mutex<BTreeMap<u64, Part>>,
+    /// The ETag of the object that is to be replaced.
+    replaced: Option<Option<String>>,
+    is_complete: bool,
+}
+
+/// Where an upload goes.
+struct Object {
+    bucket: Arc<Bucket>,
+    key: Key,
+    url: String,
+    id: MultipartId,
+}
+
+/// A part that is being filled.
+struct Part {
+    bytes: Vec<u8>,
+    missing: u64,
+}
+
+/// The parts of all uploads that are in memory.
+#[derive(Default)]
+struct Uploading {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    in_memory: u64,
+    in_flight: usize,
+    failed: Option<Error>,
+    tasks: Vec<JoinHandle<()>>,
+    /// Parts that arrived, by the index of the upload and theirs.
+    done: BTreeMap<(usize, u64), PartId>,
+}
+
+impl StoreSink {
+    /// A sink for one run with an output for each location, in their order. An object that exists is an error when the run begins, unless `replace`
+    /// is set.
+    pub fn new(client: &Client, locations: Vec<Location>, replace: bool) -> StoreSink {
+        StoreSink::with_limits(client, locations, replace, Limits::USUAL)
+    }
+
+    pub(super) fn with_limits(client: &Client, locations: Vec<Location>, replace: bool, limits: Limits) -> StoreSink {
+        let (client, uploads, progress) = (client.clone(), Vec::new(), Arc::default());
+        StoreSink { client, locations, replace, uploads, progress, limits }
+    }
+
+    /// Begins the upload of an output, without data.
+    fn begin(&self, location: &Location, output: &NewOutput<'_>) -> Result<Upload, Error> {
+        let (bucket, key) = self.client.buckets().open(&self.client, location)?;
+        let url = location.to_string();
+        let replaced = bucket.find(&url, &key)?.map(|found| found.e_tag);
+        if replaced.is_some() && !self.replace {
+            return Err(Error::new(&url, Problem::Exists));
+        }
+        let id = bucket.run(&url, None, async { Ok(bucket.uploads.create_multipart(&key).await?) })?;
+        let length = output.n_bytes();
+        Ok(Upload {
+            object: Arc::new(Object { bucket, key, url, id }),
+            length,
+            part: part_len(length, self.limits),
+            padding: output.padding(),
+            begun: Mutex::default(),
+            replaced,
+            is_complete: false,
+        })
+    }
+
+    /// Waits for memory for a part.
+    fn take(&self, bytes: u64, part: u64) -> Result<(), Error> {
+        let limit = self.limits.memory.max(part.saturating_mul(AT_ONCE));
+        let mut state = lock(&self.progress.state);
+        loop {
+            if let Some(e) = &state.failed {
+                return Err(e.clone());
+            }
+            // If nothing is being sent, the writers that wait have the bytes that parts lack.
+            if state.in_flight == 0 || state.in_memory.saturating_add(bytes) <= limit {
+                state.in_memory += bytes;
+                return Ok(());
+            }
+            if self.client.is_cancelled() {
+                return Err(Error::new("", Problem::Cancelled));
+            }
+            state = self.progress.wait(state);
+        }
+    }
+
+    /// Writes bytes, and sends the parts that they complete.
+    fn write(&self, output: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = offset.checked_add(bytes.len() as u64);
+        let upload = self.uploads.get(output).filter(|upload| end.is_some_and(|end| end <= upload.length));
+        let Some(upload) = upload else {
+            return Err(Error::new(
+                "",
+                Problem::Answer(format!("there are no bytes from {offset} in output {output}")),
+            ));
+        };
+        let (mut at, mut bytes) = (offset, bytes);
+        while !bytes.is_empty() {
+            let index = at / upload.part;
+            let range = upload.range(index);
+            let n = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(bytes.len());
+            let (now, later) = bytes.split_at(n);
+            let full = loop {
+                let mut begun = lock(&upload.begun);
+                match begun.get_mut(&index) {
+                    Some(part) => {
+                        part.fill(at - range.start, now);
+                        break if part.missing == 0 { begun.remove(&index) } else { None };
+                    }
+                    None => {
+                        drop(begun);
+                        self.begin_part(upload, index)?;
+                    }
+                }
+            };
+            if let Some(part) = full {
+                self.send(output, upload, index, part.bytes)?;
+            }
+            (at, bytes) = (at + n as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Adds a part of zeros, unless another thread does.
+    fn begin_part(&self, upload: &Upload, index: u64) -> Result<(), Error> {
+        let range = upload.range(index);
+        let len = range.end - range.start;
+        self.take(len, upload.part)?;
+        let part = usize::try_from(len).ok().and_then(|len| {
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(len).ok()?;
+            bytes.resize(len, 0);
+            Some(Part { bytes, missing: upload.missing(&range) })
+        });
+        let Some(part) = part else {
+            self.progress.release(len);
+            return Err(Error::new(
+                &upload.object.url,
+                Problem::Answer(format!("no memory for a part of {len} bytes")),
+            ));
+        };
+        let mut begun = lock(&upload.begun);
+        if let std::collections::btree_map::Entry::Vacant(place) = begun.entry(index) {
+            place.insert(part);
+        } else {
+            self.progress.release(len);
+        }
+        Ok(())
+    }
+
+    /// Sends a part, whose memory is released when it has arrived.
+    fn send(&self, output: usize, upload: &Upload, index: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        let runtime = run::runtime().map_err(|problem| Error::new(&upload.object.url, problem))?;
+        lock(&self.progress.state).in_flight += 1;
+        let flight = Flight { uploading: Arc::clone(&self.progress), bytes: bytes.len() as u64 };
+        let object = Arc::clone(&upload.object);
+        let task = runtime.spawn(async move {
+            let number = usize::try_from(index).unwrap_or(usize::MAX);
+            let payload = PutPayload::from(bytes);
+            let settings: &Settings = &object.bucket.settings;
+            let put = async { Ok(object.bucket.uploads.put_part(&object.key, &object.id, number, payload).await?) };
+            let put = run::observed(settings, put).await;
+            let mut state = lock(&flight.uploading.state);
+            match put {
+                Ok(id) => _ = state.done.insert((output, index), id),
+                Err((problem, attempts)) => {
+                    let url = object.url.clone();
+                    state.failed.get_or_insert(Error { url, range: None, attempts, problem });
+                }
+            }
+        });
+        let mut state = lock(&self.progress.state);
+        state.tasks.retain(|task| !task.is_finished());
+        state.tasks.push(task);
+        Ok(())
+    }
+
+    /// Waits until all parts have arrived.
+    fn wait(&self) -> Result<(), Error> {
+        let mut state = lock(&self.progress.state);
+        loop {
+            match &state.failed {
+                Some(e) => return Err(e.clone()),
+                None if state.in_flight == 0 => return Ok(()),
+                None => state = self.progress.wait(state),
+            }
+        }
+    }
+
+    /// Sends the parts that consist of padding, and takes the identifiers of all parts.
+    fn all_parts(&self) -> Result<Vec<Vec<PartId>>, Error> {
+        for (output, upload) in self.uploads.iter().enumerate() {
+            let lacking = lock(&upload.begun).iter().map(|(index, part)| (*index, part.missing)).next();
+            if let Some((index, missing)) = lacking {
+                let what = format!("{missing} bytes of the part at {} were not written", index * upload.part);
+                return Err(Error::new(&upload.object.url, Problem::Answer(what)));
+            }
+            for index in 0..upload.length.div_ceil(upload.part) {
+                let range = upload.range(index);
+                let is_sent = lock(&self.progress.state).done.contains_key(&(output, index));
+                if is_sent {
+                    continue;
+                }
+                if upload.missing(&range) > 0 {
+                    let what = format!("the bytes {range:?} were not written");
+                    return Err(Error::new(&upload.object.url, Problem::Answer(what)));
+                }
+                self.begin_part(upload, index)?;
+                if let Some(part) = lock(&upload.begun).remove(&index) {
+                    self.send(output, upload, index, part.bytes)?;
+                }
+            }
+        }
+        self.wait()?;
+        let mut all: Vec<Vec<PartId>> = self.uploads.iter().map(|_| Vec::new()).collect();
+        for ((output, _), id) in std::mem::take(&mut lock(&self.progress.state).done) {
+            if let Some(parts) = all.get_mut(output) {
+                parts.push(id);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether no upload is begun and no memory is used.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let state = lock(&self.progress.state);
+        self.uploads.is_empty() && state.in_flight == 0 && state.in_memory == 0
+    }
+
+    /// Stops all uploads, and removes their parts.
+    fn stop(&mut self) {
+        let mut state = lock(&self.progress.state);
+        for task in state.tasks.drain(..) {
+            task.abort();
+        }
+        // A part that arrives later would be kept.
+        while state.in_flight > 0 {
+            state = self.progress.wait(state);
+        }
+        *state = State::default();
+        drop(state);
+        for upload in self.uploads.drain(..) {
+            let Object { bucket, key, id, .. } = &*upload.object;
+            // The run has failed already, and its error is the one to report. A cancelled client does this as well.
+            match (upload.is_complete, &upload.replaced) {
+                (false, _) => run::finish(async { Ok(bucket.uploads.abort_multipart(key, id).await?) }),
+                (true, None) => run::finish(async { Ok(bucket.objects.delete(key).await?) }),
+                (true, Some(_)) => {}
+            }
+        }
+    }
+}
+
+impl Upload {
+    /// The bytes of a part.
+    fn range(&self, index: u64) -> Range<u64> {
+        let start = index.saturating_mul(self.part);
+        start..start.saturating_add(self.part).min(self.length)
+    }
+
+    /// The number of bytes in a range that will be written.
+    fn missing(&self, range: &Range<u64>) -> u64 {
+        let first = self.padding.partition_point(|gap| gap.end <= range.start);
+        let gaps = self.padding.iter().skip(first).take_while(|gap| gap.start < range.end);
+        let padding: u64 = gaps.map(|gap| gap.end.min(range.end) - gap.start.max(range.start)).sum();
+        range.end - range.start - padding
+    }
+
+    /// Makes an object of the parts, and compares its length.
+    fn complete(&self, parts: Vec<PartId>) -> Result<(), Error> {
+        let Object { bucket, key, url, id } = &*self.object;
+        let done = bucket.run(url, None, async { Ok(bucket.uploads.complete_multipart(key, id, parts).await?) });
+        let found = bucket.find(url, key);
+        let is_new = |found: &Option<_>| match found {
+            Some(object_store::ObjectMeta { size, e_tag, .. }) => {
+                *size == self.length && self.replaced.as_ref().is_none_or(|before| before != e_tag)
+            }
+            None => false,
+        };
+        match (done, found) {
+            (Ok(_), Ok(Some(found))) if found.size == self.length => Ok(()),
+            (Ok(_), Ok(found)) => {
+                let found = found.map_or(0, |found| found.size);
+                Err(Error::new(url, Problem::Uploaded { expected: self.length, found }))
+            }
+            // The answer to the first attempt was lost, and the store does not know the upload any more.
+            (Err(e), Ok(found)) if e.attempts > 1 && is_new(&found) => Ok(()),
+            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
+        }
+    }
+}
+
+impl Part {
+    fn fill(&mut self, at: u64, bytes: &[u8]) {
+        let place = usize::try_from(at).ok().and_then(|at| self.bytes.get_mut(at..)?.get_mut(..bytes.len()));
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+            self.missing = self.missing.saturating_sub(bytes.len() as u64);
+        }
+    }
+}
+
+impl Uploading {
+    fn release(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.in_memory = state.in_memory.saturating_sub(bytes);
+        self.changed.notify_all();
+    }
+
+    /// Waits until something has changed, or for a moment.
+    fn wait<'a>(&self, state: std::sync::MutexGuard<'a, State>) -> std::sync::MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, Duration::from_millis(100));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// A part that is being sent. It ends with its task, also if that is aborted.
+struct Flight {
+    uploading: Arc<Uploading>,
+    bytes: u64,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        lock(&self.uploading.state).in_flight -= 1;
+        self.uploading.release(self.bytes);
+    }
+}
+
+impl Sink for StoreSink {
+    fn create(&mut self, outputs: &[NewOutput<'_>], progress: &dyn Progress) -> Result<(), RunError> {
+        if outputs.len() != self.locations.len() {
+            let what = format!("{} places for {} outputs", self.locations.len(), outputs.len());
+            let e = io::Error::new(io::ErrorKind::InvalidInput, what);
+            return Err(RunError::io("write", Path::new("objects"), e));
+        }
+        self.stop();
+        let begun = outputs.iter().enumerate().try_for_each(|(i, output)| {
+            let Some(location) = self.locations.get(i) else { return Ok(()) };
+            let head = output.head()?;
+            let upload = self.begin(location, output).map_err(|e| failed(location, e))?;
+            progress.event(Event::Opened { path: Path::new(&upload.object.url) });
+            self.uploads.push(upload);
+            self.write(i, 0, &head).map_err(|e| failed(location, e))
+        });
+        if begun.is_err() {
+            self.stop();
+        }
+        begun
+    }
+
+    fn write_at(&self, output: usize, offset: u64, bytes: &[u8]) -> Result<(), RunError> {
+        self.write(output, offset, bytes).map_err(|e| match self.locations.get(output) {
+            Some(location) => failed(location, e),
+            None => RunError::io("write", Path::new("objects"), e.into()),
+        })
+    }
+
+    fn flush(&self) -> Result<(), RunError> {
+        self.wait().map_err(failed_somewhere)
+    }
+
+    fn commit(&mut self, progress: &dyn Progress) -> Result<(), RunError> {
+        let parts = self.all_parts().map_err(failed_somewhere)?;
+        for (upload, parts) in self.uploads.iter_mut().zip(parts) {
+            let Object { bucket, key, url, .. } = &*upload.object;
+            // Nobody else may have made it since.
+            if upload.replaced.is_none() && !self.replace && bucket.find(url, key).map_err(failed_somewhere)?.is_some()
+            {
+                return Err(failed_somewhere(Error::new(url, Problem::Exists)));
+            }
+            upload.complete(parts).map_err(failed_somewhere)?;
+            upload.is_complete = true;
+            progress.event(Event::Named { path: Path::new(url) });
+        }
+        self.uploads.clear();
+        Ok(())
+    }
+
+    fn abort(&mut self, why: RunError) -> RunError {
+        self.stop();
+        why
+    }
+}
+
+impl Drop for StoreSink {
+    fn drop(&mut self) {
+        if !self.uploads.is_empty() {
+            self.stop();
+        }
+    }
+}
+
+/// The error of a run, which names the object.
+fn failed(location: &Location, e: Error) -> RunError {
+    let url = location.to_string();
+    let e = if e.url == url { Error { url: String::new(), ..e } } else { e };
+    RunError::io("write", Path::new(&url), e.into())
+}
+
+/// The same for an error that names the object.
+fn failed_somewhere(e: Error) -> RunError {
+    let url = e.url.clone();
+    RunError::io("write", Path::new(&url), Error { url: String::new(), ..e }.into())
+}
+
+impl fmt::Debug for StoreSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StoreSink { locations, replace, .. } = self;
+        f.debug_struct("StoreSink").field("locations", locations).field("replace", replace).finish_non_exhaustive()
+    }
+}
