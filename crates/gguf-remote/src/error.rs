@@ -106,6 +106,8 @@ pub enum Problem {
     },
     /// The options of a store are invalid or incomplete.
     Options(String),
+    /// The options of a store have no credentials, and the service of the machine gives none.
+    Identity(String),
     /// Stores are not supported without the feature `cloud`.
     NoStores,
     /// The work was cancelled.
@@ -123,7 +125,7 @@ impl Error {
             Problem::Status { status: 404 | 410, .. } | Problem::NotInRepository | Problem::Offline(_) => {
                 io::ErrorKind::NotFound
             }
-            Problem::Status { status: 401 | 403, .. } => io::ErrorKind::PermissionDenied,
+            Problem::Status { status: 401 | 403, .. } | Problem::Identity(_) => io::ErrorKind::PermissionDenied,
             Problem::TimedOut(_) => io::ErrorKind::TimedOut,
             Problem::Location(_) | Problem::Options(_) => io::ErrorKind::InvalidInput,
             Problem::Exists => io::ErrorKind::AlreadyExists,
@@ -205,6 +207,9 @@ impl fmt::Display for Problem {
                 write!(f, "uploaded {expected} bytes, but the object has {found}; another program may have written it")
             }
             Problem::Options(what) => write!(f, "the options of the store are not usable: {what}"),
+            Problem::Identity(why) => {
+                write!(f, "there are no credentials in the options of the store, and none from this machine: {why}")
+            }
             Problem::NoStores => {
                 f.write_str("object stores are not supported by this program: it was built without the feature `cloud`")
             }

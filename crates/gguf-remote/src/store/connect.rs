@@ -35,10 +35,8 @@ impl HttpConnector for Connector {
         let may_be_plain = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
         // Another value is that for services of the machine, such as those of credentials, which may not exist.
         let usual = ClientOptions::new().get_config_value(&ClientConfigKey::ConnectTimeout);
-        let connect_timeout = match option(ClientConfigKey::ConnectTimeout) == usual {
-            true => self.0.connect_timeout,
-            false => Duration::from_secs(1),
-        };
+        let is_identity = option(ClientConfigKey::ConnectTimeout) != usual;
+        let connect_timeout = if is_identity { Duration::from_secs(1) } else { self.0.connect_timeout };
         let builder = || {
             reqwest::Client::builder()
                 .user_agent(self.0.user_agent.as_str())
@@ -53,7 +51,7 @@ impl HttpConnector for Connector {
         };
         let read = build(builder().read_timeout(self.0.read_timeout))?;
         let write = build(builder())?;
-        Ok(HttpClient::new(Service { read, write, settings: Arc::clone(&self.0) }))
+        Ok(HttpClient::new(Service { read, write, is_identity, settings: Arc::clone(&self.0) }))
     }
 }
 
@@ -63,6 +61,8 @@ struct Service {
     read: HttpClient,
     /// Without a limit between bytes of the response: it arrives after the body of the request is sent.
     write: HttpClient,
+    /// Whether it asks the machine for credentials.
+    is_identity: bool,
     settings: Arc<Settings>,
 }
 
@@ -94,7 +94,7 @@ impl HttpService for Service {
             }
             Ok(response) => self.refused(response).await,
             Err(e) => {
-                note(http(&self.settings, &e));
+                self.note(http(&self.settings, &e));
                 Err(e)
             }
         }
@@ -119,7 +119,7 @@ impl Service {
     /// An error that is not repeated.
     fn give_up(&self, problem: Problem) -> HttpError {
         let e = HttpError::new(HttpErrorKind::Unknown, Error::new("", problem.clone()));
-        note(problem);
+        self.note(problem);
         e
     }
 
@@ -134,22 +134,26 @@ impl Service {
         match wait.filter(|_| matches!(status, 408 | 429 | 500 | 502..=504)) {
             Some(wait) if wait > limit => return Err(self.give_up(Problem::Wait { status, wait, limit })),
             Some(wait) => {
-                note(Problem::Status { status, text });
+                self.note(Problem::Status { status, text });
                 tokio::time::sleep(wait).await;
             }
-            None => note(Problem::Status { status, text }),
+            None => self.note(Problem::Status { status, text }),
         }
         Ok(HttpResponse::from_parts(parts, bytes.into()))
     }
-}
 
-/// Notes a failed request for the message of its operation.
-fn note(problem: Problem) {
-    let _ = SEEN.try_with(|seen| {
-        let mut seen = seen.borrow_mut();
-        seen.failures += 1;
-        seen.last = Some((problem, Instant::now()));
-    });
+    /// Notes a failed request for the message of its operation.
+    fn note(&self, problem: Problem) {
+        let problem = match problem {
+            problem if self.is_identity && problem != Problem::Cancelled => Problem::Identity(problem.to_string()),
+            problem => problem,
+        };
+        let _ = SEEN.try_with(|seen| {
+            let mut seen = seen.borrow_mut();
+            seen.failures += 1;
+            seen.last = Some((problem, Instant::now()));
+        });
+    }
 }
 
 /// Code and message of an error in XML.

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use gguf_io::ReadAt;
-use gguf_remote::{Error, HttpFile, Problem, Url};
+use gguf_remote::{Client, Error, HttpFile, Problem, Url};
 
-use crate::server::{Reply, Request, Server, client, file, pattern};
+use crate::server::{Reply, Request, SHORT, Server, client, file, pattern, settings};
 
 const LEN: usize = 600_000;
 
@@ -16,7 +16,9 @@ fn url(server: &Server) -> Url {
 
 /// Reads all bytes: the first half as a stream, the second as ranges.
 fn read(server: &Server) -> Result<Vec<u8>, Error> {
-    let (client, _) = client(&server.address);
+    let (mut settings, _) = settings(&server.address);
+    settings.read_timeout = SHORT;
+    let client = Client::new(settings).unwrap();
     let result = HttpFile::open(&client, &url(server)).and_then(|file| {
         let len = file.size().unwrap() as usize;
         let mut bytes = vec![0; len.min(10_000_000)];
@@ -125,7 +127,7 @@ fn stall() {
     });
     assert!(requests > 4);
     let (problem, _) = problem(|_, request, bytes| Reply { stalls: true, ..file(request, bytes, ONE).cut(0) });
-    assert_eq!(problem, Problem::TimedOut(Duration::from_millis(300)));
+    assert_eq!(problem, Problem::TimedOut(SHORT));
 }
 
 #[test]

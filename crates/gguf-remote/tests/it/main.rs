@@ -6,3 +6,5 @@ mod reading;
 mod server;
 #[cfg(feature = "cloud")]
 mod stores;
+#[cfg(feature = "cloud")]
+mod uploads;

@@ -11,13 +11,15 @@ use gguf_remote::{Client, Event, Secret, Settings};
 /// The token of all tests. It must be in no event and no error.
 pub const TOKEN: &str = "hf_secret";
 
-/// A request: the target, and the headers that matter.
+/// A request: the method, the target, the headers that matter, and the body.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
+    pub method: String,
     pub target: String,
     pub range: Option<String>,
     pub if_match: Option<String>,
     pub authorization: Option<String>,
+    pub body: Vec<u8>,
 }
 
 /// A response.
@@ -101,11 +103,14 @@ impl Server {
                     while let Some(request) = read_request(&mut reader) {
                         let number = {
                             let mut log = log.lock().unwrap();
-                            log.push(request.clone());
+                            log.push(Request { body: Vec::new(), ..request.clone() });
                             log.len() - 1
                         };
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        let reply = handler(number, &request);
+                        let mut reply = handler(number, &request);
+                        if request.method == "HEAD" {
+                            reply.body.clear();
+                        }
                         let is_open = write_reply(&stream, &reply, &sent).is_some();
                         now.fetch_sub(1, Ordering::SeqCst);
                         if !is_open {
@@ -150,15 +155,22 @@ impl Server {
 fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-    let mut request = Request { target: line.split(' ').nth(1)?.to_owned(), ..Request::default() };
+    let mut words = line.split(' ').map(str::to_owned);
+    let mut request = Request { method: words.next()?, target: words.next()?, ..Request::default() };
+    let mut body = 0;
     loop {
         line.clear();
         reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { return Some(request) };
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            request.body.resize(body, 0);
+            reader.read_exact(&mut request.body).ok()?;
+            return Some(request);
+        };
         let value = Some(value.to_owned());
         match name.to_ascii_lowercase().as_str() {
             "range" => request.range = value,
             "if-match" => request.if_match = value,
+            "content-length" => body = value?.parse().ok()?,
             "authorization" => request.authorization = value,
             "accept-encoding" => assert_eq!(value.as_deref(), Some("identity")),
             _ => {}
@@ -175,8 +187,9 @@ fn write_reply(mut stream: &TcpStream, reply: &Reply, sent: &AtomicU64) -> Optio
     stream.write_all((head + "\r\n").as_bytes()).ok()?;
     let body = &reply.body[..reply.cut.min(reply.body.len())];
     for piece in body.chunks(64 << 10) {
-        stream.write_all(piece).ok()?;
+        // First, because the client may ask for the number as soon as it has the bytes.
         sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
+        stream.write_all(piece).ok()?;
     }
     if reply.stalls {
         // Until the client gives up.
@@ -188,7 +201,7 @@ fn write_reply(mut stream: &TcpStream, reply: &Reply, sent: &AtomicU64) -> Optio
 /// Events as text.
 pub type Events = Arc<Mutex<Vec<String>>>;
 
-/// Settings with short times, the token, and events.
+/// Settings with short times between attempts, the token, and events.
 pub fn settings(endpoint: &str) -> (Settings, Events) {
     let events = Events::default();
     let seen = events.clone();
@@ -196,7 +209,6 @@ pub fn settings(endpoint: &str) -> (Settings, Events) {
     settings.token = Secret::new(TOKEN);
     settings.endpoint = endpoint.to_owned();
     settings.backoff = Duration::from_millis(2);
-    settings.read_timeout = Duration::from_millis(300);
     settings.observer = Arc::new(move |event: Event<'_>| {
         let event = format!("{event:?}");
         assert!(!event.contains("secret"), "{event}");
@@ -204,6 +216,9 @@ pub fn settings(endpoint: &str) -> (Settings, Events) {
     });
     (settings, events)
 }
+
+/// The read timeout of tests with faults. In others, a busy machine must not look like one.
+pub const SHORT: Duration = Duration::from_millis(300);
 
 /// A client for a test.
 pub fn client(endpoint: &str) -> (Client, Events) {

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gguf_io::ReadAt;
-use gguf_remote::{Client, Error, Location, Problem, StoreFile};
+use gguf_remote::{Client, Error, Location, Problem, Settings, StoreFile};
 
-use crate::server::{Events, Reply, Request, Server, file, pattern, settings};
+use crate::server::{Reply, Request, SHORT, Server, file, pattern};
 
 const LEN: usize = 3_000_000;
 const ONE: &str = "\"one\"";
 
-/// A client of a store, with credentials that must not be shown.
-fn client(server: &Server) -> (Client, Events) {
-    let (mut settings, events) = settings("https://hub.invalid");
+/// Settings for a store, with credentials that must not be shown.
+pub fn settings(server: &Server) -> Settings {
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
     for (name, value) in [
         ("AWS_ENDPOINT_URL", server.address.as_str()),
         ("AWS_ACCESS_KEY_ID", "secret-name"),
@@ -23,16 +23,18 @@ fn client(server: &Server) -> (Client, Events) {
     ] {
         assert!(settings.store_options.insert(name, value));
     }
-    (Client::new(settings).unwrap(), events)
+    settings
 }
 
-fn location(text: &str) -> Location {
+pub fn location(text: &str) -> Location {
     Location::parse(text).unwrap().unwrap()
 }
 
 /// Reads all bytes: the first half as a stream, the second as ranges.
 fn read(server: &Server) -> Result<Vec<u8>, Error> {
-    let (client, _) = client(server);
+    let mut settings = settings(server);
+    settings.read_timeout = SHORT;
+    let client = Client::new(settings).unwrap();
     let result = StoreFile::open(&client, &location("s3://bucket/folder/model.gguf")).and_then(|file| {
         let mut bytes = vec![0; file.size().unwrap() as usize];
         let half = bytes.len() / 2;
@@ -141,7 +143,7 @@ fn stalls() {
     });
     assert!(requests > 4);
     let (stalled, _) = problem(|_, request, bytes| Reply { stalls: true, ..file(request, bytes, ONE).cut(0) });
-    assert_eq!(stalled, Problem::TimedOut(Duration::from_millis(300)));
+    assert_eq!(stalled, Problem::TimedOut(SHORT));
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn refused_and_missing() {
 
 #[test]
 fn plain_connections_to_other_machines() {
-    let (mut settings, _) = settings("https://hub.invalid");
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
     settings.store_options.insert("AWS_ENDPOINT_URL", "http://192.0.2.1:1");
     settings.store_options.insert("AWS_SKIP_SIGNATURE", "true");
     let client = Client::new(settings).unwrap();
@@ -194,12 +196,23 @@ fn plain_connections_to_other_machines() {
 
 #[test]
 fn options_are_checked() {
-    let (mut settings, _) = settings("https://hub.invalid");
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
     settings.store_options.insert("AZURE_STORAGE_ACCOUNT_KEY", "secret");
     let client = Client::new(settings).unwrap();
     let e = StoreFile::open(&client, &location("az://container/x")).unwrap_err();
     assert!(matches!(&e.problem, Problem::Options(what) if what.contains("Account")), "{e}");
     assert!(!e.to_string().contains("secret"), "{e}");
+}
+
+#[test]
+fn machines_without_an_identity() {
+    let server = Server::start(|_, _| Reply::new(404, ""));
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
+    settings.store_options.insert("AWS_ENDPOINT_URL", server.address.clone());
+    settings.store_options.insert("AWS_METADATA_ENDPOINT", server.address.clone());
+    let e = StoreFile::open(&Client::new(settings).unwrap(), &location("s3://bucket/x")).unwrap_err();
+    assert_eq!(e.problem, Problem::Identity("the server answered with status 404".into()));
+    assert!(server.requests().iter().all(|request| request.target.starts_with("/latest/")));
 }
 
 #[test]
@@ -213,10 +226,9 @@ fn a_cancelled_client_stops() {
     }
     let bytes = pattern(LEN);
     let server = Server::start(move |_, request| Reply { stalls: true, ..file(request, &bytes, ONE).cut(0) });
-    let (mut settings, _) = settings("https://hub.invalid");
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
     settings.store_options.insert("AWS_ENDPOINT_URL", server.address.clone());
     settings.store_options.insert("AWS_SKIP_SIGNATURE", "true");
-    settings.read_timeout = Duration::from_secs(60);
     settings.observer = std::sync::Arc::new(Cancel(Instant::now()));
     let client = Client::new(settings).unwrap();
     let started = Instant::now();
@@ -236,7 +248,7 @@ fn planned_reads_are_fetched_at_the_same_time() {
         std::thread::sleep(Duration::from_millis(50));
         file(request, &served, ONE)
     });
-    let (client, _) = client(&server);
+    let client = Client::new(settings(&server)).unwrap();
     let name = "s3://bucket/x";
     let source = StoreFile::open(&client, &location(name)).unwrap();
     source.read_exact_at(bytes.len() as u64 - 1, &mut [0]).unwrap();
