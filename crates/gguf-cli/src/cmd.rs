@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use gguf_io::{Model, ModelFile};
+use gguf_io::{Model, ModelFile, ReadAt as _};
 
 use crate::failure::{Failure, Verdict};
 use crate::open;
@@ -63,13 +63,19 @@ pub fn offset(text: &str) -> Result<u64, String> {
 /// # Errors
 /// If the offset is past the end of the file.
 pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
-    match std::fs::metadata(path) {
-        Ok(data) if at > 0 && data.is_file() && at >= data.len() => Err(Failure::CouldNotRun(format!(
-            "{}: offset {at} is past the end of the file ({} bytes); --at expects the byte at which the GGUF starts",
+    if at == 0 {
+        return Ok(());
+    }
+    let bytes = match open::source(path)? {
+        Some(source) => source.size().ok(),
+        None => std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|data| data.len()),
+    };
+    match bytes {
+        Some(bytes) if at >= bytes => Err(Failure::CouldNotRun(format!(
+            "{}: offset {at} is past the end of the file ({bytes} bytes); --at expects the byte at which the GGUF starts",
             path.display(),
-            data.len(),
         ))),
-        // If the metadata cannot be read, opening the file reports the error.
+        // If the length is unknown, opening the file reports the error.
         _ => Ok(()),
     }
 }

@@ -158,7 +158,7 @@ fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) ->
         [name, inner @ ..] => command.mut_subcommand(name, |command| with_replaced(command, inner, replaced)),
         // Modify the arguments in place, because positional arguments depend on their order.
         [] => command.mut_args(|argument| {
-            if !replaced.arguments.contains(&argument.get_id().as_str()) {
+            if !replaced.arguments.iter().any(|id| argument.get_id() == id) {
                 return argument;
             }
             let paths = replaced.paths.clone();

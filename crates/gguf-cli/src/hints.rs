@@ -18,6 +18,7 @@ use gguf_quantize::mix::MixError;
 use gguf_quantize::mix::recipe::RecipeError;
 use gguf_quantize::{Error as QuantizeError, NothingToQuantize};
 
+use crate::open;
 use crate::stdin::is_stdin;
 use crate::ui::shown_path;
 
@@ -227,8 +228,8 @@ fn folder(dir: &Path) -> Option<String> {
 /// The first 4096 bytes of a file; empty if it cannot be read.
 fn start_of(path: &Path) -> Vec<u8> {
     let mut start = Vec::new();
-    if let Ok(file) = gguf_io::open_regular(path) {
-        let _ = file.take(4096).read_to_end(&mut start);
+    if let Ok(Ok(stream)) = open::any(path).as_ref().map(|source| source.stream(0)) {
+        let _ = stream.take(4096).read_to_end(&mut start);
     }
     start
 }
@@ -264,12 +265,12 @@ pub fn wrong_kind(path: &Path) -> Option<String> {
             | Kind::Bzip2
             | Kind::SevenZip
     );
-    (is_told && path.is_file()).then(|| format!("the file is {kind}: {}", kind.hint()))
+    (is_told && (open::is_url(path) || path.is_file())).then(|| format!("the file is {kind}: {}", kind.hint()))
 }
 
 /// A description of a legacy file, with the command that converts it to GGUF; `None` for other files.
 pub fn legacy(path: &Path) -> Option<String> {
-    let found = gguf_legacy::recognise(path).ok()??;
+    let found = gguf_legacy::recognise_source(&open::any(path).ok()?).ok()??;
     let path = shown_path(path);
     Some(match found.problem {
         None => format!("{found}; `gguf migrate {path}` converts it to GGUF"),

@@ -1,7 +1,7 @@
 //! Model arguments, which may be names in Ollama's store or URLs instead of paths.
 //!
-//! If there are such names, the command line is parsed twice: first to find them, then with the names replaced by file paths. The commands
-//! therefore handle only paths.
+//! If there are such names, the command line is parsed twice: first to find them, then with the names replaced by file paths. URLs lose their
+//! query, which may be a signature that must not be shown. The commands therefore handle only paths, and URLs that can be shown.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -60,6 +60,7 @@ const URLS: &[(&str, &[&str])] = &[
     ("convert", &["dir", "imatrix"]),
     ("quantize", &["imatrix"]),
     ("recipe.apply", &["imatrix"]),
+    ("migrate", &["file"]),
     ("merge", &["inputs"]),
     ("reorder", &["like"]),
     ("imatrix.show", &["file"]),
@@ -72,7 +73,7 @@ const URLS: &[(&str, &[&str])] = &[
 #[derive(Debug)]
 pub struct Replaced {
     /// Ids of the arguments.
-    pub arguments: &'static [&'static str],
+    pub arguments: Vec<String>,
     /// The given arguments, and the paths that replace them.
     pub paths: HashMap<PathBuf, PathBuf>,
 }
@@ -86,7 +87,7 @@ const IN_PLACE: &[&str] = &["set", "unset", "rename", "edit"];
 /// # Errors
 /// If the model does not exist, or its file does not match the manifest.
 pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Replaced, Failure> {
-    let mut replaced = Replaced { arguments: &[], paths: HashMap::new() };
+    let mut replaced = Replaced { arguments: Vec::new(), paths: HashMap::new() };
     let reads = COMMANDS.iter().find(|reads| reads.command == command);
     let flag = |name| matches!(matches.try_get_one::<bool>(name), Ok(Some(true)));
     let edits = IN_PLACE.contains(&command) && paths(matches, "output").is_empty() || flag("rename");
@@ -95,7 +96,12 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
         let is_model = reads.is_some_and(|reads| reads.arguments.contains(&id));
         for path in paths(matches, id) {
             if open::is_url(path) {
-                check_url(command, id, path, is_model || edits_copy && id == "file")?;
+                let shown = open::without_query(path)?;
+                check_url(command, id, &shown, is_model || edits_copy && id == "file")?;
+                if shown != path {
+                    replaced.arguments.push(id.to_owned());
+                    replaced.paths.insert(path.to_owned(), shown);
+                }
                 continue;
             }
             if !is_model {
@@ -113,7 +119,7 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
             if reads_all && !flag("dry_run") {
                 ollama::verify(&entry, flag("quiet"))?;
             }
-            replaced.arguments = reads.map_or(&[], |reads| reads.arguments);
+            replaced.arguments.push(id.to_owned());
             replaced.paths.insert(path.to_owned(), entry.model);
         }
     }

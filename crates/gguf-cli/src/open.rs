@@ -3,8 +3,9 @@
 //! Commands open their inputs here, so that a URL may stand wherever a path may. Remote files are read by one client, which is made when the
 //! first URL is opened; its settings come from the environment.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_hf::Conversion;
 use gguf_io::{Model, ModelFile, ReadAt};
@@ -29,12 +30,39 @@ pub fn exists(path: &Path) -> bool {
     is_url(path) || path.exists()
 }
 
+/// URLs with queries, by what is shown of them. A query may be a signature, which nothing shows.
+static WITH_QUERY: Mutex<BTreeMap<PathBuf, Location>> = Mutex::new(BTreeMap::new());
+
+/// A URL as it is shown in place of an argument: without its query. It can be opened all the same.
+///
+/// # Errors
+/// If the argument is an invalid URL.
+pub fn without_query(path: &Path) -> Result<PathBuf, Failure> {
+    let Some(location) = location(path)? else { return Ok(path.to_owned()) };
+    let text = location.to_string();
+    let mut known = WITH_QUERY.lock().unwrap_or_else(PoisonError::into_inner);
+    // Several URLs may differ in their queries only.
+    let numbered = (2..).map(|n| PathBuf::from(format!("{text}#{n}")));
+    let mut names = std::iter::once(PathBuf::from(&text)).chain(numbered);
+    let is_free = |name: &PathBuf| known.get(name).is_none_or(|other| *other == location);
+    let name = names.find(is_free).unwrap_or_else(|| PathBuf::from(&text));
+    known.insert(name.clone(), location);
+    Ok(name)
+}
+
 /// The place that an argument names, if it is a URL.
 fn location(path: &Path) -> Result<Option<Location>, Failure> {
+    if let Some(known) = WITH_QUERY.lock().unwrap_or_else(PoisonError::into_inner).get(path) {
+        return Ok(Some(known.clone()));
+    }
     let Some(location) = Location::of_path(path) else { return Ok(None) };
     let location = location.map_err(|e| {
-        let message = format!("{}: {e}", path.display());
-        Failure::of_file(Verdict::CouldNotRun, "bad_url", path, message)
+        // Without a user name, a password, or a query.
+        let text = path.to_string_lossy();
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
+        let host = rest.split(['/', '?', '#']).next().and_then(|host| host.rsplit('@').next()).unwrap_or_default();
+        let shown = if scheme.is_empty() { text.clone().into_owned() } else { format!("{scheme}://{host}/...") };
+        Failure::of_file(Verdict::CouldNotRun, "bad_url", Path::new(&shown), format!("{shown}: {e}"))
     })?;
     Ok(Some(location))
 }
@@ -89,6 +117,34 @@ pub struct ListedModel {
     pub n_files: usize,
     /// The size of all of them.
     pub bytes: u64,
+}
+
+/// The bytes of a file, by path or URL.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn any(path: &Path) -> Result<Arc<dyn ReadAt>, Failure> {
+    match source(path)? {
+        Some(source) => Ok(source),
+        None => Ok(Arc::new(gguf_io::open_regular(path)?)),
+    }
+}
+
+/// Opens a file that is older than GGUF, or a GGUF of an earlier version.
+///
+/// # Errors
+/// If the file cannot be read, or is a current GGUF.
+pub fn legacy(path: &Path, family: Option<gguf_legacy::Family>) -> Result<gguf_legacy::Input, Failure> {
+    let Some(source) = source(path)? else { return Ok(gguf_legacy::Input::open(path, family)?) };
+    let part = |path: &Path| match any(path) {
+        Ok(source) => Ok(Box::new(source) as gguf_legacy::Bytes),
+        Err(failure) => Err(gguf_legacy::Error::Io {
+            action: "open",
+            path: path.to_owned(),
+            source: std::io::Error::other(failure.to_string()),
+        }),
+    };
+    Ok(gguf_legacy::Input::from_source(path, source, family, part)?)
 }
 
 /// The models of a repository, or of a folder in it; `None` for anything else.

@@ -154,7 +154,7 @@ impl EditPlan {
     /// Plans edits of an open file.
     ///
     /// # Errors
-    /// See [`new`](EditPlan::new); also if the model was not opened from a file.
+    /// See [`new`](EditPlan::new). A model that is not a file of the disk can only be written to another one.
     pub fn of(file: ModelFile, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
         let path = file.path().to_owned();
         EditPlan::plan(file, edits, options).map_err(|e| e.at(&path))
@@ -188,11 +188,14 @@ impl EditPlan {
         }
         let pad = head.kvs.iter().position(is_pad).map(|at| (at, room_of(gguf)));
         head.kvs.retain(|kv| !is_pad_key(kv));
-        let real = file.path().canonicalize().map_err(|source| gguf_io::Error::Io {
-            path: file.path().to_owned(),
-            action: "open",
-            source,
-        })?;
+        let real = match file.as_file() {
+            None => file.path().to_owned(),
+            Some(_) => file.path().canonicalize().map_err(|source| gguf_io::Error::Io {
+                path: file.path().to_owned(),
+                action: "open",
+                source,
+            })?,
+        };
         let mut plan = EditPlan {
             new: NewStart { bytes: Vec::new(), pad: pad.map(|(_, len)| len), data_offset: gguf.data_offset() },
             file,
@@ -219,10 +222,11 @@ impl EditPlan {
     fn choose(&mut self, options: &EditOptions) -> Result<(), EditError> {
         let file_bytes = self.file.file_bytes();
         let old_offset = self.file.gguf().data_offset();
-        let why = match n_links(self.source()?) {
+        let why = match self.file.as_file().map(n_links) {
+            None => Some("the model is not a file of this machine"),
             _ if options.rewrite => Some("a rewrite was requested"),
             // The edit would be visible under the other names, but not the journal.
-            2.. => Some("the file has several names (hard links)"),
+            Some(2..) => Some("the file has several names (hard links)"),
             _ if file_bytes <= old_offset => Some("the file has no data"),
             _ => None,
         };
@@ -249,8 +253,8 @@ impl EditPlan {
 
     /// Encodes the start of a rewritten file at `path`.
     fn choose_new_file(&mut self, path: &Path, why: &'static str) -> Result<(), EditError> {
-        let source = self.source()?;
-        let block = space::block_bytes(path).ok().filter(|_| space::can_share(source, path));
+        let shares = self.file.as_file().is_some_and(|file| space::can_share(file, path));
+        let block = space::block_bytes(path).ok().filter(|_| shares);
         (self.way, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
             Some(unit) => (EditMethod::Share, self.same_or_grown(unit)?),
             None => (EditMethod::Copy { why }, self.anew()?),
@@ -542,7 +546,6 @@ impl EditPlan {
     fn write(&self, output: &Output, progress: &dyn Progress) -> Result<(), EditError> {
         let path = output.path();
         progress.event(Event::Opened { path });
-        let source = self.source()?;
         let (old_offset, file_bytes) = (self.gguf().data_offset(), self.file.file_bytes());
         let (new_offset, head) = (self.new.data_offset, &self.new.bytes);
         let n_data = file_bytes.saturating_sub(old_offset);
@@ -562,7 +565,7 @@ impl EditPlan {
         };
         let back = old_offset % block.max(1);
         let back = if back <= new_offset && (new_offset - back) % block.max(1) == 0 { back } else { 0 };
-        copy::copy(source, old_offset - back, output, new_offset - back, n_data + back, progress)?;
+        copy::copy(&self.file, old_offset - back, output, new_offset - back, n_data + back, progress)?;
         output.write_at(0, head)?;
         let pad = usize::try_from(new_offset.saturating_sub(head.len() as u64)).unwrap_or(0);
         if block > 1 && n_data > 0 {

@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod counting;
 #[cfg(feature = "data")]
 pub mod data;
+pub mod http;
 pub mod legacy;
 pub mod peers;
 pub mod random;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::GgmlType;
 use gguf_format::check::Severity;
-use gguf_legacy::{Answers, Family, Input, Migration, Question, Treatment};
+use gguf_legacy::{Answers, Family, Migration, Question, Treatment};
 use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::TensorPlan;
 use gguf_quantize::mix::Target;
@@ -19,6 +19,7 @@ use super::quantize;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
+use crate::open;
 use crate::ui::{Ui, grouped, percent, wrap};
 use crate::watch::Watch;
 
@@ -128,7 +129,7 @@ impl Args {
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let out = self.output()?;
-        let input = Input::open(&self.file, self.answers.family())?;
+        let input = open::legacy(&self.file, self.answers.family())?;
         let mut answers = self.answers.read(&input)?;
         let asked = gguf_legacy::questions(&input, &answers)?;
         if !asked.is_empty() {

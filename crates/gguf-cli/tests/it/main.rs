@@ -25,3 +25,4 @@ mod repair;
 mod rewrite;
 mod shards;
 mod terminal;
+mod url;

@@ -1,0 +1,255 @@
+//! URLs in place of paths: the same output and exit codes, the same bytes, few requests, and no secrets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_test::files::{folder, glossary};
+use gguf_test::http::{Files, Reply, Server, file, hub_of_files, of_files};
+use gguf_test::program::{Run, program, words};
+
+/// Runs the program with settings of its own.
+fn gguf(args: &[String], hub: &str) -> Run {
+    let mut command = program();
+    for name in ["HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_CACHE"] {
+        command.env_remove(name);
+    }
+    command.env("HF_HOME", "/nonexistent").env("HF_ENDPOINT", hub).env("HF_TOKEN", "hf_secret");
+    let output = command.args(args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let run = Run { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) };
+    assert!(!run.out.contains("secret") && !run.err.contains("secret"), "{run:?}");
+    run
+}
+
+/// Files to serve: small models, whole, split and damaged, and what is none.
+fn models() -> Files {
+    let example = |name: &str| fs::read(Path::new("../ggufkit/examples").join(name)).unwrap();
+    let mut files: Files = ["tiny.gguf", "tiny-00001-of-00002.gguf", "tiny-00002-of-00002.gguf"]
+        .map(|name| (name.to_owned(), example(name)))
+        .into();
+    files.push(("lonely-00001-of-00002.gguf".to_owned(), example("tiny-00001-of-00002.gguf")));
+    files.push(("cut.gguf".to_owned(), example("tiny.gguf")[..20_000].to_vec()));
+    files.push(("cut-head.gguf".to_owned(), example("tiny.gguf")[..1_000].to_vec()));
+    files.push(("text.gguf".to_owned(), b"This is not a model, but a text.".to_vec()));
+    files.push(("empty.gguf".to_owned(), Vec::new()));
+    for name in ["one.gguf", "one-two.dat"] {
+        files.push((name.to_owned(), fs::read(Path::new("../gguf-quantize/tests/data/imatrix").join(name)).unwrap()));
+    }
+    files
+}
+
+/// The model of the example.
+fn model(dir: &Path) -> PathBuf {
+    let path = dir.join("model.gguf");
+    let args = ["convert".into(), glossary().into_os_string(), "-o".into(), path.clone().into(), "--quiet".into()];
+    gguf_test::program::gguf(args).exits(0);
+    path
+}
+
+/// Every command that reads models, with the place of the file.
+const READING: &[&str] = &[
+    "show FILE",
+    "show FILE --kv --tensors",
+    "show FILE --json --full",
+    "show FILE OTHER",
+    "check FILE",
+    "check FILE --json",
+    "check FILE --data --quiet",
+    "check FILE --structure",
+    "check FILE --at 0x20",
+    "get FILE general.architecture",
+    "get FILE missing.key",
+    "estimate FILE --ctx 128",
+    "name FILE",
+    "card FILE",
+    "recipe show FILE",
+    "hash FILE --all",
+    "diff FILE OTHER",
+    "cat FILE blk.0.attn_q.weight",
+    "cat FILE blk.0.attn_q.weight --values --rows 0..2",
+    "quantize FILE --list --json",
+    "quantize FILE Q8_0 --dry-run --json",
+    "imatrix show FILE",
+];
+
+#[test]
+fn a_url_has_the_output_of_the_file() {
+    let dir = folder();
+    let files = models();
+    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    for (name, bytes) in &files {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    let server = of_files(files);
+    let local = |name: &str| dir.path().join(name).display().to_string();
+    let url = |name: &str| server.url(&format!("/{name}"));
+    for name in &names {
+        for line in READING {
+            let of = |place: &dyn Fn(&str) -> String| -> Vec<String> {
+                let word = |word: String| match word.as_str() {
+                    "FILE" => place(name),
+                    "OTHER" => place("tiny.gguf"),
+                    _ => word,
+                };
+                words(line).into_iter().map(word).collect()
+            };
+            let (there, here) = (gguf(&of(&url), ""), gguf(&of(&local), ""));
+            let as_local = |text: &str| {
+                let text = text.replace(&server.address, &dir.path().display().to_string());
+                // The width of a column and a line below a title depend on the length of the path.
+                text.split_whitespace().map(|word| word.trim_matches('-').to_owned()).collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(there.code, here.code, "{line} of {name}: {there:?}\n{here:?}");
+            assert_eq!(as_local(&there.out), as_local(&here.out), "{line} of {name}");
+            assert_eq!(as_local(&there.err), as_local(&here.err), "{line} of {name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_written_has_the_same_bytes() {
+    let dir = folder();
+    let path = model(dir.path());
+    let model = fs::read(&path).unwrap();
+    let server = of_files(vec![("m.gguf".to_owned(), model.clone())]);
+    let url = server.url("/m.gguf");
+    for (i, line) in [
+        "quantize IN OUT Q4_K_M",
+        "quantize IN OUT{ftype} Q8_0,IQ4_XS",
+        "quantize IN OUT --target-size 1500000",
+        "split IN OUT --max-tensors 10 --verify",
+        "reorder IN OUT --by name",
+        "swap IN OUT",
+        "upgrade IN OUT",
+        "rm-tensor IN OUT output_norm.weight",
+        "graft IN OUT --from IN --tensors=output_norm.weight --replace",
+        "extract IN token_embd.weight -o OUT.npy",
+        "extract IN *.weight -o OUT.safetensors",
+        "set IN general.name=x -o OUT",
+        "rename IN general.name=general.nickname -o OUT",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let run = |which: &str, input: &str| {
+            let out = dir.path().join(format!("{i}-{which}"));
+            fs::create_dir(&out).unwrap();
+            let word = |word: String| match word.as_str() {
+                "IN" => input.to_owned(),
+                word => word.replace("OUT", &out.join("o").display().to_string()),
+            };
+            let args: Vec<String> = words(line).into_iter().map(word).collect();
+            let run = gguf(&args, "");
+            assert_eq!(run.code, 0, "{args:?}: {run:?}");
+            let mut files: Files = fs::read_dir(&out)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
+                .collect();
+            files.sort();
+            assert!(!files.is_empty(), "{line}");
+            files
+        };
+        assert!(run("here", path.to_str().unwrap()) == run("there", &url), "{line}");
+    }
+}
+
+#[test]
+fn the_head_is_one_request_and_each_byte_comes_once() {
+    let dir = folder();
+    let path = model(dir.path());
+    let model = fs::read(&path).unwrap();
+    let server = of_files(vec![("m.gguf".to_owned(), model.clone())]);
+    gguf(&words(&format!("show {}", server.url("/m.gguf"))), "").exits(0).silently();
+    assert_eq!(server.n_requests(), 1);
+    let (requests, sent) = (server.n_requests(), server.sent());
+    let out = dir.path().join("o.gguf");
+    let line = format!("quantize {} {} Q4_K_M --verbose", server.url("/m.gguf"), out.display());
+    let run = gguf(&words(&line), "").exits(0).says(&["gguf: GET http://127.0.0.1:", "network: "]);
+    let said = format!("network: {} requests, 0 retries, ", server.n_requests() - requests);
+    assert!(run.err.contains(&said), "{said}: {}", run.err);
+    // The head is sent once more than it is read, as far as the connection has room.
+    let data = server.sent() - sent;
+    assert!(data < model.len() as u64 * 102 / 100 + (8 << 20), "{data} of {}", model.len());
+}
+
+#[test]
+fn checkpoints_and_lists_of_a_repository() {
+    let dir = folder();
+    let folder = glossary();
+    let mut files: Files = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
+        .collect();
+    let checkpoint = hub_of_files("org/glossary", files.clone());
+    let out = dir.path().join("there.gguf");
+    let line = format!("convert hf:org/glossary -o {} --type Q8_0 --quiet", out.display());
+    gguf(&words(&line), &checkpoint.address).exits(0).silently();
+    let here = dir.path().join("here.gguf");
+    gguf(&words(&format!("convert {} -o {} --type Q8_0 --quiet", folder.display(), here.display())), "").exits(0);
+    assert!(fs::read(&out).unwrap() == fs::read(&here).unwrap());
+
+    let model = fs::read("../ggufkit/examples/tiny.gguf").unwrap();
+    for name in ["a-1B-Q4_K_M.gguf", "sub/b-1B-Q8_0-00001-of-00002.gguf", "sub/b-1B-Q8_0-00002-of-00002.gguf"] {
+        files.push((name.to_owned(), model.clone()));
+    }
+    let hub = hub_of_files("org/models", files);
+    let list = gguf(&words("show hf:org/models"), &hub.address).exits(0).silently();
+    assert_eq!(list.out.lines().count(), 3, "{}", list.out);
+    list.prints(&[
+        "hf:org/models/a-1B-Q4_K_M.gguf",
+        "Q4_K_M",
+        "26656",
+        "hf:org/models/sub/b-1B-Q8_0-00001-of-00002.gguf",
+        "53312",
+    ]);
+    let json = gguf(&words("show hf:org/models/sub --json"), &hub.address).exits(0).json();
+    assert_eq!(json["models"][0]["shards"], 2);
+    assert_eq!(json["models"][0]["file_type"], "Q8_0");
+    gguf(&words("get hf:org/models general.name"), &hub.address).exits(2).says(&[
+        "hf:org/models: there are 2 models, expected one",
+        "help: name one of them:\n",
+        "  hf:org/models/a-1B-Q4_K_M.gguf (26.7 kB)",
+    ]);
+    gguf(&words("check hf:org/glossary"), &checkpoint.address).exits(2).says(&[
+        "hf:org/glossary: there is no GGUF file",
+        "help: if it is a checkpoint: gguf convert hf:org/glossary -o model.gguf",
+    ]);
+    // The only model of a folder.
+    gguf(&words("get hf:org/models@main/sub general.architecture"), &hub.address).exits(0).prints(&["llama"]);
+    gguf(&words("get hf:org/models/a-1B-Q4_K_M.gguf general.architecture"), &hub.address).exits(0).prints(&["llama"]);
+    gguf(&words("get hf:org/models/x.gguf general.architecture"), &hub.address)
+        .exits(2)
+        .says(&["hf:org/models/x.gguf: cannot open: the repository has no such file"]);
+    gguf(&words("show hf:org/other"), &hub.address).exits(2).says(&["status 404"]);
+}
+
+#[test]
+fn what_a_url_cannot_be() {
+    let server = Server::start(|_, request| match request.target.as_str() {
+        "/private.gguf" => Reply::new(401, ""),
+        "/moved.gguf" => Reply::redirect("http://127.0.0.1:1/x.gguf?signature=secret"),
+        _ => file(request, b"GGUF", "\"x\""),
+    });
+    let at = |line: &str| gguf(&words(&line.replace("URL", &server.address)), "");
+    for (line, problem) in [
+        ("set URL/m.gguf a=b", "a URL cannot be edited; write a copy with -o"),
+        ("quantize m.gguf URL/o.gguf Q8_0", "a URL cannot be written; expected a path"),
+        ("convert m -o URL/o.gguf", "a URL cannot be written; expected a path"),
+        ("repair URL/m.gguf", "expected a path, found a URL"),
+        ("show ftp://h/m.gguf", "URLs with ftp: are not supported"),
+        ("show https://name:secret@h/m.gguf", "a URL with a user name or password is not supported"),
+        ("show hf:org", "expected hf:ORG/REPO[@REVISION][/PATH]"),
+        ("quantize m.gguf http://h/o.gguf?signature=secret Q8_0", "http://h/o.gguf: a URL cannot be written"),
+        ("check URL/none?signature=secret", "/none: bad"),
+        ("convert URL/folder -o o.gguf", "a web server does not list folders"),
+        ("show URL/private.gguf", "status 401"),
+        ("show URL/moved.gguf", "the connection failed"),
+    ] {
+        let run = at(line);
+        assert!(run.code != 0 && format!("{}{}", run.err, run.out).contains(problem), "{line}: {run:?}");
+    }
+    let json = at("show URL/private.gguf --json").exits(2).json();
+    assert_eq!(json["files"][0]["error"]["kind"], "permission_denied", "{json}");
+}
