@@ -57,7 +57,7 @@ const COMMANDS: &[Reads] = &[
 const URLS: &[(&str, &[&str])] = &[
     ("name", &["files"]),
     ("card", &["models"]),
-    ("convert", &["dir", "imatrix"]),
+    ("convert", &["dir", "base", "target", "imatrix"]),
     ("quantize", &["imatrix"]),
     ("recipe.apply", &["imatrix"]),
     ("migrate", &["file"]),

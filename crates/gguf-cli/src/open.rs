@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gguf_hf::Conversion;
+use gguf_hf::{Conversion, Folder};
 use gguf_io::{Model, ModelFile, ReadAt};
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_quantize::imatrix::ImatrixFile;
@@ -163,6 +163,28 @@ pub fn conversion(path: &Path, options: &gguf_hf::Options) -> Result<Conversion,
     match location(path)? {
         Some(location) => Ok(gguf_hf::plan_folder(&*remote::folder(&location)?, options)?),
         None => Ok(gguf_hf::plan(path, options)?),
+    }
+}
+
+/// A folder, such as that of the base model of an adapter.
+///
+/// # Errors
+/// If the argument is an invalid URL, or the repository cannot be listed.
+pub fn folder(path: &Path) -> Result<Box<dyn Folder>, Failure> {
+    match location(path)? {
+        Some(location) => remote::folder(&location),
+        None => Ok(Box::new(path.to_owned())),
+    }
+}
+
+/// As [`folder`], for the folder of a checkpoint, which may be in the Hugging Face cache.
+///
+/// # Errors
+/// Those of [`folder`], and if there is no checkpoint.
+pub fn model_folder(path: &Path) -> Result<Box<dyn Folder>, Failure> {
+    match is_url(path) {
+        true => folder(path),
+        false => Ok(Box::new(gguf_hf::model_folder(path)?)),
     }
 }
 

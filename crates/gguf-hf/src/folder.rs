@@ -63,6 +63,24 @@ pub trait Folder: Send + Sync + fmt::Debug {
     }
 }
 
+impl<F: Folder + ?Sized> Folder for Box<F> {
+    fn path(&self) -> &Path {
+        (**self).path()
+    }
+
+    fn names(&self, within: &str) -> io::Result<Vec<String>> {
+        (**self).names(within)
+    }
+
+    fn open(&self, name: &str) -> Result<Option<FolderFile>, FolderError> {
+        (**self).open(name)
+    }
+
+    fn real_name(&self) -> Option<String> {
+        (**self).real_name()
+    }
+}
+
 /// An open file of a [`Folder`].
 #[derive(Debug, Clone)]
 pub struct FolderFile {

@@ -41,10 +41,8 @@ Examples:
   gguf show model.gguf --kv --full | less      print all metadata in full
   gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
   gguf show *.gguf                             print one line per model
-  gguf show *.gguf --markdown >> README.md
   gguf show model.gguf --json | jq '.files[].summary'
-  gguf show hf:ORG/REPO                        list the models of a repository
-  gguf show https://example.org/model.gguf")]
+  gguf show hf:ORG/REPO                        list the models of a repository")]
 pub struct Args {
     /// GGUF files, or a repository of the Hub (hf:ORG/REPO), whose models are listed; - reads the head from standard input
     #[arg(required = true, value_name = "FILE")]
