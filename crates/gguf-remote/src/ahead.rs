@@ -3,7 +3,7 @@
 //! The bytes of a file that are in memory, or on their way, are its segments. A segment is removed when all of it was read.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -50,8 +50,40 @@ pub(crate) enum State {
     /// Nobody has requested it yet. The first who needs it does.
     Planned,
     Coming,
-    Here(Arc<[u8]>),
+    Here(Arc<Buffer>),
     Failed(Error),
+}
+
+/// The bytes of a segment. Their memory is used again for other segments.
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    spare: Arc<Spare>,
+}
+
+/// Memory that is not in use.
+type Spare = Mutex<Vec<Vec<u8>>>;
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut spare = lock(&self.spare);
+        if spare.len() < REQUESTS {
+            spare.push(std::mem::take(&mut self.bytes));
+        }
+    }
 }
 
 /// The segments of a file by their start. They do not overlap.
@@ -63,6 +95,7 @@ pub(crate) struct Budget {
     used: Mutex<u64>,
     released: Condvar,
     next_number: AtomicU64,
+    spare: Arc<Spare>,
     files: Mutex<Vec<(PathBuf, Weak<AnyFile>)>>,
 }
 
@@ -79,6 +112,13 @@ impl Budget {
 
     fn open_files(&self) -> Vec<Arc<AnyFile>> {
         lock(&self.files).iter().filter_map(|(_, file)| file.upgrade()).collect()
+    }
+
+    /// Memory for a segment, with bytes of any value.
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        let mut bytes = lock(&self.spare).pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        Buffer { bytes, spare: Arc::clone(&self.spare) }
     }
 
     /// Takes memory if there is some.

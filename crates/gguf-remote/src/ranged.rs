@@ -73,9 +73,9 @@ impl<F: Fetch + ?Sized> Ranged<F> {
     /// Fetches a registered segment.
     pub(crate) fn fill(&self, range: &Range<u64>) {
         let fetched = usize::try_from(range.end - range.start).map(|len| {
-            let mut bytes = vec![0; len];
+            let mut bytes = self.client.budget().buffer(len);
             self.ranges.fetch(range.start, &mut bytes)?;
-            let bytes: Arc<[u8]> = bytes.into();
+            let bytes = Arc::new(bytes);
             self.add_to_sum(|sum| sum.add_shared(range.start, &bytes))?;
             Ok(bytes)
         });
@@ -113,7 +113,7 @@ impl<F: Fetch + ?Sized> Ranged<F> {
                 let next = segments.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
                 return Ok(Err(usize::try_from(next - at).unwrap_or(usize::MAX).min(buf.len())));
             };
-            let n = match &segment.state {
+            let bytes = match &segment.state {
                 State::Planned => {
                     segment.state = State::Coming;
                     let range = start..start + segment.len;
@@ -134,20 +134,22 @@ impl<F: Fetch + ?Sized> Ranged<F> {
                     self.client.budget().release(len);
                     return Err(e);
                 }
-                State::Here(bytes) => {
-                    let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
-                    let n = from.len().min(buf.len());
-                    if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
-                        to.copy_from_slice(from);
-                    }
-                    n
-                }
+                State::Here(bytes) => Arc::clone(bytes),
             };
+            let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
+            let n = from.len().min(buf.len());
             segment.left = segment.left.saturating_sub(n as u64);
-            let len = segment.len;
-            if segment.left == 0 {
+            let finished = (segment.left == 0).then_some(segment.len);
+            if finished.is_some() {
                 segments.remove(&start);
-                drop(segments);
+            }
+            // Other threads do not wait for the copy.
+            drop(segments);
+            if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
+                to.copy_from_slice(from);
+            }
+            if let Some(len) = finished {
+                drop(bytes);
                 self.client.budget().release(len);
             }
             return Ok(Ok(n));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::ahead::Buffer;
 use sha2::{Digest, Sha256};
 
 /// The most bytes that wait for earlier ones. With more, the hash is given up.
@@ -14,7 +15,7 @@ pub(crate) struct Sum {
     /// The bytes from the start that have been hashed.
     next: u64,
     length: u64,
-    pending: BTreeMap<u64, Arc<[u8]>>,
+    pending: BTreeMap<u64, Arc<Buffer>>,
     pending_bytes: usize,
     is_given_up: bool,
 }
@@ -26,7 +27,7 @@ impl Sum {
     }
 
     /// Adds bytes in memory that others share. Returns the hash in hexadecimal if the file is complete.
-    pub(crate) fn add_shared(&mut self, start: u64, bytes: &Arc<[u8]>) -> Option<String> {
+    pub(crate) fn add_shared(&mut self, start: u64, bytes: &Arc<Buffer>) -> Option<String> {
         if self.is_done() {
             return None;
         }
@@ -83,13 +84,20 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ahead::Budget;
 
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn buffer(bytes: &[u8]) -> Arc<Buffer> {
+        let mut buffer = Budget::default().buffer(bytes.len());
+        buffer.copy_from_slice(bytes);
+        Arc::new(buffer)
+    }
 
     #[test]
     fn order_does_not_matter_within_limits() {
         let mut sum = Sum::new(3);
-        assert_eq!(sum.add_shared(2, &Arc::from(*b"c")), None);
+        assert_eq!(sum.add_shared(2, &buffer(b"c")), None);
         assert_eq!(sum.add(0, b"a"), None);
         assert_eq!(sum.add(0, b"ab").as_deref(), Some(ABC));
         assert_eq!(sum.add(0, b"abc"), None);
@@ -99,9 +107,9 @@ mod tests {
         assert_eq!(sum.add(0, b"abc"), None, "given up");
 
         let mut sum = Sum::new(1 << 30);
-        sum.add_shared(1, &Arc::from(vec![0; PENDING]));
+        sum.add_shared(1, &buffer(&vec![0; PENDING]));
         assert!(!sum.is_given_up);
-        sum.add_shared(1 << 25, &Arc::from(*b"c"));
+        sum.add_shared(1 << 25, &buffer(b"c"));
         assert!(sum.is_given_up && sum.pending.is_empty());
     }
 }
