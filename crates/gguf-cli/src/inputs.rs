@@ -69,6 +69,30 @@ const URLS: &[(&str, &[&str])] = &[
     ("imatrix.convert", &["input"]),
 ];
 
+/// Outputs that may be objects of a store.
+const UPLOADS: &[(&str, &[&str])] = &[
+    ("convert", &["output"]),
+    ("migrate", &["output"]),
+    ("quantize", &["out"]),
+    ("recipe.apply", &["out"]),
+    ("split", &["prefix"]),
+    ("merge", &["output"]),
+    ("reorder", &["out"]),
+    ("swap", &["out"]),
+    ("upgrade", &["out"]),
+    ("rm-tensor", &["out"]),
+    ("add-tensor", &["out"]),
+    ("graft", &["out"]),
+];
+
+/// Options that need an output on this machine.
+const NOT_FOR_UPLOADS: &[(&str, &str)] = &[
+    ("resume", "an upload cannot be resumed"),
+    ("hash", "uploaded files are not read back"),
+    ("verify", "uploaded files are not read back"),
+    ("delete_input", "uploaded files are not read back"),
+];
+
 /// Arguments to replace in a command line.
 #[derive(Debug)]
 pub struct Replaced {
@@ -98,6 +122,11 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
             if open::is_url(path) {
                 let shown = open::without_query(path)?;
                 check_url(command, id, &shown, is_model || edits_copy && id == "file")?;
+                let is_upload = UPLOADS.iter().any(|(name, ids)| *name == command && ids.contains(&id));
+                if let Some((option, why)) = NOT_FOR_UPLOADS.iter().find(|(option, _)| is_upload && flag(option)) {
+                    let option = option.replace('_', "-");
+                    return Err(Failure::CouldNotRun(format!("{}: omit --{option}: {why}", shown_path(&shown))));
+                }
                 if shown != path {
                     replaced.arguments.push(id.to_owned());
                     replaced.paths.insert(path.to_owned(), shown);
@@ -128,9 +157,12 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
 
 /// Checks that a URL may stand for an argument.
 fn check_url(command: &str, id: &str, url: &Path, is_model: bool) -> Result<(), Failure> {
-    let is_other = || URLS.iter().any(|(name, ids)| *name == command && ids.contains(&id));
-    if is_model || is_other() {
+    let is_in = |list: &[(&str, &[&str])]| list.iter().any(|(name, ids)| *name == command && ids.contains(&id));
+    if is_model || is_in(URLS) {
         return Ok(());
+    }
+    if is_in(UPLOADS) {
+        return open::expect_upload(url);
     }
     let problem = match id {
         "out" | "output" | "prefix" => "a URL cannot be written; expected a path",
@@ -169,7 +201,9 @@ mod tests {
     fn commands_and_arguments_exist() {
         let definition = crate::commands::definition();
         let listed = COMMANDS.iter().map(|reads| (&reads.command, &reads.arguments));
-        for (command, arguments) in listed.chain(URLS.iter().map(|(command, arguments)| (command, arguments))) {
+        for (command, arguments) in
+            listed.chain(URLS.iter().chain(UPLOADS).map(|(command, arguments)| (command, arguments)))
+        {
             let found = command.split('.').try_fold(&definition, |inner, name| inner.find_subcommand(name));
             let found = found.unwrap_or_else(|| panic!("{command}"));
             for id in *arguments {

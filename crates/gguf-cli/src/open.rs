@@ -243,7 +243,8 @@ pub fn run(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<RunSummary, gguf_pipeline::Error> {
-    ahead(plan, options, || plan.run(out, options, progress))
+    let mut summaries = run_all(&[(plan, out)], options, progress)?;
+    Ok(summaries.swap_remove(0))
 }
 
 /// Runs plans over one source, see [`gguf_pipeline::run_all`]. Data of remote files is fetched before it is read.
@@ -255,8 +256,38 @@ pub fn run_all(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
-    let run = || gguf_pipeline::run_all(plans, options, progress);
+    let run = || match uploads(plans) {
+        None => gguf_pipeline::run_all(plans, options, progress),
+        Some(locations) => remote::upload_all(plans, locations, options, progress),
+    };
     plans.first().map_or_else(run, |(plan, _)| ahead(plan, options, run))
+}
+
+/// The places of outputs that are objects of a store; `None` for files.
+fn uploads(plans: &[(&Plan, &Path)]) -> Option<Vec<Location>> {
+    let paths = plans.iter().flat_map(|(plan, out)| plan.output_paths(out));
+    let locations: Vec<Location> = paths.map_while(|path| location(&path).ok().flatten()).collect();
+    (!locations.is_empty()).then_some(locations)
+}
+
+/// Checks that a URL can be an output.
+///
+/// # Errors
+/// If it is not an object of a store, or the program was built without the feature `cloud`.
+pub fn expect_upload(path: &Path) -> Result<(), Failure> {
+    match location(path)? {
+        Some(Location::Store { .. }) if cfg!(feature = "cloud") => Ok(()),
+        Some(Location::Store { .. }) => {
+            let problem = "this program was built without the feature cloud, which reads and writes object stores";
+            Err(Failure::of_file(Verdict::CouldNotRun, "no_feature", path, format!("{}: {problem}", path.display())))
+        }
+        Some(_) => {
+            let problem = "this URL cannot be written; expected a path, or s3://, gs:// or az://";
+            let failure = Failure::CouldNotRun(format!("{}: {problem}", path.display()));
+            Err(failure.with_help(Some("to publish a file on the Hub, write it and use `hf upload`".to_owned())))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Fetches the data that a plan reads, while `run` runs it.

@@ -13,6 +13,7 @@ use crate::ui::{ProgressLine, rate, size};
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// Whether a signal has interrupted the work.
+#[cfg(feature = "http")]
 pub fn is_interrupted() -> bool {
     SIGNAL.load(Ordering::Relaxed) != 0
 }

@@ -12,7 +12,7 @@ use gguf_quantize::mix::Target;
 
 use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
-use super::preflight::{Checked, Range, RangeCheck};
+use super::preflight::{self, Checked, Range, RangeCheck};
 use super::quantize::{self, Names, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
 use super::writing::HashOption;
@@ -268,7 +268,7 @@ impl Args {
             let problem = "output path of both the model and the projector; use separate names";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", projector.1.display())));
         }
-        if !self.dry_run {
+        if !self.dry_run && !open::is_url(projector.1) {
             super::expect_folder(folder_of(projector.1), "create it for the output of --mmproj")?;
             for path in projector.0.output_paths(projector.1) {
                 Output::may_write(&path, self.force)?;
@@ -276,7 +276,7 @@ impl Args {
         }
         // A resumed run may have written part of the output already.
         if !self.dry_run && !self.resume {
-            gguf_pipeline::disk_space(&[models, &[projector]].concat()).iter().try_for_each(DiskSpace::check)?;
+            preflight::disk_space(&[models, &[projector]].concat()).iter().try_for_each(DiskSpace::check)?;
         }
         Ok(())
     }
@@ -532,10 +532,11 @@ impl Args {
         // Reading all values takes a while.
         if self.check_range && !self.dry_run && !self.resume {
             let outputs: Vec<(&Plan, &Path)> = plans.iter().filter_map(|(plan, out)| Some((*plan, (*out)?))).collect();
-            for path in outputs.iter().flat_map(|(plan, out)| plan.output_paths(out)) {
+            let files = outputs.iter().filter(|(_, out)| !open::is_url(out));
+            for path in files.flat_map(|(plan, out)| plan.output_paths(out)) {
                 Output::may_write(&path, self.force)?;
             }
-            gguf_pipeline::disk_space(&outputs).iter().try_for_each(DiskSpace::check)?;
+            preflight::disk_space(&outputs).iter().try_for_each(DiskSpace::check)?;
         }
         let (all, allow, dry_run) = (self.check_range, self.allow_invalid, self.dry_run);
         let check = RangeCheck { all, allow, dry_run, quiet: self.quiet, threads: self.threads };

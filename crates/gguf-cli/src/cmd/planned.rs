@@ -67,7 +67,7 @@ impl<'a> Planned<'a> {
         options: &RunOptions,
     ) -> Outcome {
         let outputs: Vec<(&Plan, &Path)> = out.iter().map(|out| (self.plan, *out)).collect();
-        let rooms = gguf_pipeline::disk_space(&outputs);
+        let rooms = preflight::disk_space(&outputs);
         let verdict = if ui.schema.is_some() {
             json::print(ui, 3, &document(rooms.iter().map(JsonDisk::from).collect()))?;
             preflight::check_disk_space(ui, &rooms)

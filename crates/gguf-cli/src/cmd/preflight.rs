@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::open;
 use crate::ui::{Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
@@ -40,6 +41,10 @@ impl RangeCheck {
     /// # Errors
     /// If values cannot be read, or, except in a dry run, if a plan must not be run.
     pub fn run(self, ui: &mut Ui, dir: &Path, plans: &[&Plan]) -> Result<(Vec<Range>, Verdict), Failure> {
+        // Samples of remote data would be thousands of requests; the run reports what does not fit.
+        if !self.all && open::is_url(dir) {
+            return Ok((plans.iter().map(|_| Range { checked: "none", tensors: Vec::new() }).collect(), Verdict::Good));
+        }
         let extent = if self.all { Extent::All } else { Extent::Sample };
         let watch = Watch::new(self.quiet || !self.all);
         let found = range::check_range(plans, extent, self.threads, &watch);
@@ -115,7 +120,7 @@ struct LeftOut {
 /// Values out of range, for JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Range {
-    /// `sample` or `all`.
+    /// `sample`, `all`, or `none` for a remote checkpoint.
     checked: &'static str,
     tensors: Vec<JsonTensor>,
 }
@@ -173,9 +178,19 @@ impl From<&DiskSpace> for JsonDisk {
     }
 }
 
+/// The outputs that are files of this machine, rather than objects of a store.
+fn files<'p>(outputs: &[(&'p Plan, &'p Path)]) -> Vec<(&'p Plan, &'p Path)> {
+    outputs.iter().copied().filter(|(_, out)| !open::is_url(out)).collect()
+}
+
+/// The needed and the free space on the disks of these outputs.
+pub fn disk_space(outputs: &[(&Plan, &Path)]) -> Vec<DiskSpace> {
+    gguf_pipeline::disk_space(&files(outputs))
+}
+
 /// Prints an error if a run could not write these outputs: one exists, is an input, or its folder is missing.
 pub fn judge_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptions) -> Verdict {
-    match gguf_pipeline::check_outputs(outputs, options) {
+    match gguf_pipeline::check_outputs(&files(outputs), options) {
         Ok(()) => Verdict::Good,
         Err(e) => {
             let failure = Failure::from(e);

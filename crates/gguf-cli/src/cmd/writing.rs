@@ -183,7 +183,7 @@ impl Writing {
     pub fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
         let out = path_of(out, plan)?;
         let outputs = [(plan, out.as_path())];
-        let rooms = preflight::check_disk_space(ui, &gguf_pipeline::disk_space(&outputs));
+        let rooms = preflight::check_disk_space(ui, &preflight::disk_space(&outputs));
         let options = RunOptions::default().force(self.force);
         Ok(rooms.max(preflight::judge_outputs(ui, &outputs, &options)))
     }

@@ -84,6 +84,12 @@ fn settings() -> Settings {
     settings.cache = env::var_os("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(hub?.join("hub")));
     let is_set = |value: String| matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");
     settings.offline = text("HF_HUB_OFFLINE").is_some_and(is_set);
+    #[cfg(feature = "cloud")]
+    for (name, value) in env::vars_os() {
+        if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
+            settings.store_options.insert(&name, value);
+        }
+    }
     settings.observer = Arc::new(Reporter);
     settings
 }

@@ -1,10 +1,11 @@
 //! Remote files in a program without the feature `http`: each is an error that names it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_remote::Location;
 
 use super::{ListedModel, Opener};
@@ -32,6 +33,16 @@ pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
 
 pub fn models_in(location: &Location) -> Result<Option<Vec<ListedModel>>, Failure> {
     Err(no_feature(location))
+}
+
+pub fn upload_all(
+    _: &[(&Plan, &Path)],
+    locations: Vec<Location>,
+    _: &RunOptions,
+    _: &dyn Progress,
+) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
+    let location = locations.first().map(Location::to_string).unwrap_or_default();
+    Err(gguf_pipeline::Error::io("write", Path::new(&location), std::io::ErrorKind::Unsupported.into()))
 }
 
 fn no_feature(location: &Location) -> Failure {

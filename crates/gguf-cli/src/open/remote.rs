@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gguf_format::shard::ShardName;
 use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_remote::{Location, Repo, RepoFile};
 
 use super::network::client;
@@ -48,6 +49,8 @@ pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
         Location::Hub { repo, revision, path } => {
             Ok(Box::new(open_repo(repo, revision.as_deref())?.into_folder(path.trim_end_matches('/'))))
         }
+        #[cfg(feature = "cloud")]
+        Location::Store { .. } => Ok(Box::new(gguf_remote::StoreFolder::open(client()?, location).map_err(failed)?)),
         _ => {
             let problem =
                 "a checkpoint is a folder, and a web server does not list folders; expected hf:ORG/REPO or a path";
@@ -122,6 +125,39 @@ fn the_file(location: &Location) -> Result<Location, Failure> {
             Err(failure.with_help(Some(help)))
         }
     }
+}
+
+/// Runs plans over one source, and uploads their outputs.
+#[cfg(feature = "cloud")]
+pub fn upload_all(
+    plans: &[(&Plan, &Path)],
+    locations: Vec<Location>,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
+    let client = client().map_err(|failure| {
+        let path = locations.first().map(Location::to_string).unwrap_or_default();
+        gguf_pipeline::Error::io("write", Path::new(&path), std::io::Error::other(failure.to_string()))
+    })?;
+    let mut sink = gguf_remote::StoreSink::new(client, locations, options.force);
+    let alone: Vec<&Plan> = plans.iter().map(|(plan, _)| *plan).collect();
+    let mut summaries = gguf_pipeline::run_all_to(&alone, &mut sink, options, progress)?;
+    for ((plan, out), summary) in plans.iter().zip(&mut summaries) {
+        summary.paths = plan.output_paths(out);
+    }
+    Ok(summaries)
+}
+
+/// Without the feature, outputs that are URLs are rejected earlier.
+#[cfg(not(feature = "cloud"))]
+pub fn upload_all(
+    _: &[(&Plan, &Path)],
+    locations: Vec<Location>,
+    _: &RunOptions,
+    _: &dyn Progress,
+) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
+    let location = locations.first().map(Location::to_string).unwrap_or_default();
+    Err(gguf_pipeline::Error::io("write", Path::new(&location), std::io::ErrorKind::Unsupported.into()))
 }
 
 fn open_repo(repo: &str, revision: Option<&str>) -> Result<Repo, Failure> {

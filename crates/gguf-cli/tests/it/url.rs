@@ -235,13 +235,13 @@ fn what_a_url_cannot_be() {
     let at = |line: &str| gguf(&words(&line.replace("URL", &server.address)), "");
     for (line, problem) in [
         ("set URL/m.gguf a=b", "a URL cannot be edited; write a copy with -o"),
-        ("quantize m.gguf URL/o.gguf Q8_0", "a URL cannot be written; expected a path"),
-        ("convert m -o URL/o.gguf", "a URL cannot be written; expected a path"),
+        ("quantize m.gguf URL/o.gguf Q8_0", "this URL cannot be written; expected a path, or s3://, gs:// or az://"),
+        ("convert m -o URL/o.gguf", "this URL cannot be written; expected a path, or s3://, gs:// or az://"),
         ("repair URL/m.gguf", "expected a path, found a URL"),
         ("show ftp://h/m.gguf", "URLs with ftp: are not supported"),
         ("show https://name:secret@h/m.gguf", "a URL with a user name or password is not supported"),
         ("show hf:org", "expected hf:ORG/REPO[@REVISION][/PATH]"),
-        ("quantize m.gguf http://h/o.gguf?signature=secret Q8_0", "http://h/o.gguf: a URL cannot be written"),
+        ("quantize m.gguf http://h/o.gguf?signature=secret Q8_0", "http://h/o.gguf: this URL cannot be written"),
         ("check URL/none?signature=secret", "/none: bad"),
         ("convert URL/folder -o o.gguf", "a web server does not list folders"),
         ("show URL/private.gguf", "status 401"),

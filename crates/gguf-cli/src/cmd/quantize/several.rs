@@ -56,7 +56,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
         true => outputs.iter().map(|output| (&output.plan, output.out.as_path())).collect(),
         false => Vec::new(),
     };
-    let rooms = gguf_pipeline::disk_space(&named);
+    let rooms = preflight::disk_space(&named);
     if ui.schema.is_some() {
         let disks = rooms.iter().map(JsonDisk::from).collect();
         json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(Written::document).collect(), disks })?;
