@@ -11,6 +11,7 @@ use crate::server::{Reply, Request, SHORT, Server, file, pattern};
 
 const LEN: usize = 3_000_000;
 const ONE: &str = "\"one\"";
+pub const TIME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// Settings for a store, with credentials that must not be shown.
 pub fn settings(server: &Server) -> Settings {
@@ -20,6 +21,11 @@ pub fn settings(server: &Server) -> Settings {
         ("AWS_ACCESS_KEY_ID", "secret-name"),
         ("AWS_SECRET_ACCESS_KEY", "secret-key"),
         ("AWS_SESSION_TOKEN", "secret-token"),
+        ("GOOGLE_BASE_URL", server.address.as_str()),
+        ("GOOGLE_BEARER_TOKEN", "secret-token"),
+        ("AZURE_STORAGE_ENDPOINT", server.address.as_str()),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=secret-signature"),
     ] {
         assert!(settings.store_options.insert(name, value));
     }
@@ -88,6 +94,27 @@ fn no_fault() {
         file(request, bytes, "W/\"one\"")
     });
     assert_eq!(good(|_, request, bytes| file(request, bytes, ONE).with("ETag", "")), 4);
+}
+
+#[test]
+fn other_stores() {
+    for (name, target, authorization) in [
+        ("gs://bucket/a b/x.gguf", "/bucket/a%20b%2Fx%2Egguf", Some("Bearer secret-token")),
+        ("az://bucket/a b/x.gguf", "/bucket/a%20b/x.gguf?sv=1&sig=secret-signature", None),
+    ] {
+        let bytes = pattern(LEN);
+        // Both require the time.
+        let server = Server::start(move |_, request| file(request, &bytes, ONE).with("Last-Modified", TIME));
+        let client = Client::new(settings(&server)).unwrap();
+        let file = StoreFile::open(&client, &location(name)).unwrap();
+        let mut read = vec![0; LEN];
+        file.read_exact_at(0, &mut read).unwrap();
+        assert!(read == pattern(LEN));
+        for request in server.requests() {
+            assert_eq!((request.target.as_str(), request.authorization.as_deref()), (target, authorization), "{name}");
+        }
+        assert!(!format!("{client:?} {file:?}").contains("secret"));
+    }
 }
 
 #[test]

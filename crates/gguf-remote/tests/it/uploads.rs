@@ -10,9 +10,10 @@ use gguf_pipeline::{Draft, Error, RunOptions};
 use gguf_remote::{Client, Problem, StoreSink};
 
 use crate::server::{Reply, Request, Server};
-use crate::stores::{location, settings};
+use crate::stores::{TIME, location, settings};
 
 const NAME: &str = "s3://bucket/model.gguf";
+const GOOGLE: &str = "gs://bucket/model.gguf";
 const PART: usize = 16 << 20;
 
 /// An object, its parts, and whether its upload was aborted.
@@ -26,13 +27,13 @@ struct Bucket {
 impl Bucket {
     fn reply(&self, request: &Request) -> Reply {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        assert_eq!(path, "/bucket/model.gguf");
+        assert_eq!(path.replace("%2E", "."), "/bucket/model.gguf");
         let missing = || Reply::new(404, "<Error><Code>NoSuchUpload</Code></Error>");
         let xml = |name: &str, inner: &str| Reply::new(200, format!("<{name}>{inner}</{name}>"));
         let parameter = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         match (request.method.as_str(), parameter("uploadId")) {
             ("HEAD", _) => match &*self.object.lock().unwrap() {
-                Some(object) => Reply::new(200, object.clone()).with("ETag", "\"new\""),
+                Some(object) => Reply::new(200, object.clone()).with("ETag", "\"new\"").with("Last-Modified", TIME),
                 None => Reply::new(404, ""),
             },
             ("POST", None) => {
@@ -78,8 +79,18 @@ fn model() -> &'static [u8] {
     })
 }
 
-/// Uploads the plan to a bucket. `fault` may answer instead; it gets the number of the request and the bucket.
+/// Uploads the model to a bucket of S3. `fault` may answer instead; it gets the number of the request and the bucket.
 fn upload(
+    replace: bool,
+    bucket: &Arc<Bucket>,
+    fault: impl Fn(usize, &Request, &Bucket) -> Option<Reply> + Send + Sync + 'static,
+) -> (Result<(), Error>, Server) {
+    upload_to(NAME, replace, bucket, fault)
+}
+
+/// The same to a place.
+fn upload_to(
+    name: &str,
     replace: bool,
     bucket: &Arc<Bucket>,
     fault: impl Fn(usize, &Request, &Bucket) -> Option<Reply> + Send + Sync + 'static,
@@ -88,7 +99,7 @@ fn upload(
     let served = Arc::clone(bucket);
     let server = Server::start(move |n, request| fault(n, request, &served).unwrap_or_else(|| served.reply(request)));
     let client = Client::new(settings(&server)).unwrap();
-    let mut sink = StoreSink::new(&client, vec![location(NAME)], replace);
+    let mut sink = StoreSink::new(&client, vec![location(name)], replace);
     let options = RunOptions::default().threads(NonZero::new(2));
     let done = plan.run_to(&mut sink, &options, &()).map(|_| ());
     if let Err(e) = &done {
@@ -120,24 +131,26 @@ fn is_commit(request: &Request) -> bool {
 
 #[test]
 fn parts_of_equal_length() {
-    let bucket = Arc::<Bucket>::default();
-    let lengths = Arc::new(Mutex::new(BTreeMap::new()));
-    let seen = Arc::clone(&lengths);
-    let (done, server) = upload(false, &bucket, move |_, request, bucket| {
-        assert!(bucket.object.lock().unwrap().is_none() || request.method == "HEAD", "nothing before the commit");
-        if request.method == "PUT" {
-            seen.lock().unwrap().insert(request.target.clone(), request.body.len());
-        }
-        None
-    });
-    done.unwrap();
-    assert!(bucket.object.lock().unwrap().as_deref() == Some(model()));
-    assert!(!*bucket.is_aborted.lock().unwrap());
-    let lengths: Vec<usize> = lengths.lock().unwrap().values().copied().collect();
-    assert_eq!(lengths, [PART, PART, model().len() - 2 * PART]);
-    // Whether it exists, twice; begin, three parts, complete, its length.
-    let requests: Vec<String> = server.requests().iter().map(|r| format!("{} {}", r.method, r.target)).collect();
-    assert_eq!(requests.len(), 8, "{requests:#?}");
+    for name in [NAME, GOOGLE] {
+        let bucket = Arc::<Bucket>::default();
+        let lengths = Arc::new(Mutex::new(BTreeMap::new()));
+        let seen = Arc::clone(&lengths);
+        let (done, server) = upload_to(name, false, &bucket, move |_, request, bucket| {
+            assert!(bucket.object.lock().unwrap().is_none() || request.method == "HEAD", "nothing before the commit");
+            if request.method == "PUT" {
+                seen.lock().unwrap().insert(request.target.clone(), request.body.len());
+            }
+            None
+        });
+        done.unwrap();
+        assert!(bucket.object.lock().unwrap().as_deref() == Some(model()));
+        assert!(!*bucket.is_aborted.lock().unwrap());
+        let lengths: Vec<usize> = lengths.lock().unwrap().values().copied().collect();
+        assert_eq!(lengths, [PART, PART, model().len() - 2 * PART]);
+        // Whether it exists, twice; begin, three parts, complete, its length.
+        let requests: Vec<String> = server.requests().iter().map(|r| format!("{} {}", r.method, r.target)).collect();
+        assert_eq!(requests.len(), 8, "{requests:#?}");
+    }
 }
 
 #[test]
