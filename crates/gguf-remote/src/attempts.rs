@@ -3,10 +3,15 @@
 use std::hash::BuildHasher;
 use std::time::{Duration, SystemTime};
 
-use crate::client::{Client, LONGEST_BACKOFF, PROGRESS};
 use crate::error::{Error, Problem};
 use crate::location::Url;
-use crate::settings::Event;
+use crate::settings::{Event, Settings};
+
+/// The number of bytes of progress after which earlier failures no longer count.
+pub(crate) const PROGRESS: u64 = 1 << 20;
+
+/// The longest time between two attempts, unless the server asks for more.
+pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// A failed request.
 #[derive(Debug)]
@@ -53,12 +58,11 @@ impl Attempts {
     ///
     /// # Errors
     /// The error of the request, if there is no other attempt.
-    pub(crate) fn failed(&mut self, client: &Client, failed: Failed) -> Result<(), Error> {
+    pub(crate) fn failed(&mut self, settings: &Settings, failed: Failed) -> Result<(), Error> {
         let (mut error, retry) = (*failed.error, failed.retry);
         self.failures += 1;
         self.progress = 0;
         error.attempts = self.failures;
-        let settings = client.settings();
         let wait = match retry {
             Retry::Never => return Err(error),
             _ if self.failures >= settings.attempts => return Err(error),
@@ -68,10 +72,10 @@ impl Attempts {
             Retry::After(wait) => wait + backoff(settings.backoff, 1),
         };
         let reason = error.problem.to_string();
-        client.event(Event::Retry { url: &error.url, reason: &reason, wait });
+        settings.observer.event(Event::Retry { url: &error.url, reason: &reason, wait });
         let mut left = wait;
         loop {
-            if client.is_cancelled() {
+            if settings.observer.is_cancelled() {
                 return Err(Error { problem: Problem::Cancelled, ..error });
             }
             let step = left.min(Duration::from_millis(100));

@@ -4,15 +4,14 @@ use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use ureq::BodyReader;
 use ureq::http::header::{self, HeaderMap, HeaderName};
 
-use crate::ahead::Budget;
 use crate::attempts::{Failed, Retry, wait_of};
+use crate::budget::Budget;
 use crate::error::{Error, Problem};
-use crate::hub::Resolved;
+use crate::hub::files::Resolved;
 use crate::location::Url;
 use crate::settings::{Event, Settings};
 
@@ -27,7 +26,7 @@ struct Inner {
     agent: ureq::Agent,
     settings: Arc<Settings>,
     endpoint: Url,
-    budget: Budget,
+    budget: Arc<Budget>,
     resolved: Resolved,
     #[cfg(feature = "cloud")]
     buckets: crate::store::Buckets,
@@ -77,25 +76,21 @@ impl Client {
             .max_idle_connections_per_host(16)
             .build();
         let agent = ureq::Agent::new_with_config(config);
+        let settings = Arc::new(settings);
         Ok(Client(Arc::new(Inner {
             agent,
-            settings: Arc::new(settings),
             endpoint,
-            budget: Budget::default(),
+            budget: Arc::default(),
             resolved: Resolved::default(),
             #[cfg(feature = "cloud")]
-            buckets: crate::store::Buckets::default(),
+            buckets: crate::store::Buckets::new(&settings),
+            settings,
             is_connected: AtomicBool::new(false),
         })))
     }
 
     /// The settings.
     pub fn settings(&self) -> &Settings {
-        &self.0.settings
-    }
-
-    #[cfg(feature = "cloud")]
-    pub(crate) fn shared_settings(&self) -> &Arc<Settings> {
         &self.0.settings
     }
 
@@ -108,7 +103,7 @@ impl Client {
         &self.0.endpoint
     }
 
-    pub(crate) fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.0.budget
     }
 
@@ -284,9 +279,3 @@ impl fmt::Debug for Client {
         f.debug_tuple("Client").field(self.settings()).finish()
     }
 }
-
-/// The number of bytes of progress after which earlier failures no longer count.
-pub(crate) const PROGRESS: u64 = 1 << 20;
-
-/// The longest time between two attempts, unless the server asks for more.
-pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use gguf_io::ReadAt;
 use ureq::http::header;
 
-use crate::ahead::lock;
 use crate::attempts::{Attempts, Failed, Retry};
+use crate::budget::lock;
 use crate::client::{Answer, Client, Request};
 use crate::error::{Error, Problem};
 use crate::identity::{Identity, changed_length, shown};
@@ -52,7 +52,7 @@ impl HttpFile {
         let answer = loop {
             match file.0.ranges.request(0, None) {
                 Ok((answer, _)) => break answer,
-                Err(failed) => attempts.failed(client, failed)?,
+                Err(failed) => attempts.failed(client.settings(), failed)?,
             }
         };
         *lock(&file.0.ranges.first) = Some(answer);
@@ -76,7 +76,7 @@ impl HttpFile {
             link: Mutex::default(),
             first: Mutex::default(),
         };
-        HttpFile(Ranged::new(client, name, sha256, ranges))
+        HttpFile(Ranged::new(client.budget(), name, sha256, ranges))
     }
 }
 
@@ -186,7 +186,7 @@ impl Fetch for HttpRanges {
                 Err(failed) => Some(failed),
             };
             if let Some(failed) = failed {
-                attempts.failed(&self.client, failed)?;
+                attempts.failed(self.client.settings(), failed)?;
             }
         }
         Ok(())
@@ -300,7 +300,7 @@ impl Read for Stream<'_> {
                 }
                 Err(failed) => {
                     self.answer = None;
-                    self.attempts.failed(self.file.client(), failed).map_err(|e| self.file.io(e))?;
+                    self.attempts.failed(self.file.ranges.client.settings(), failed).map_err(|e| self.file.io(e))?;
                 }
             }
         }

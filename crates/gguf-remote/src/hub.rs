@@ -12,14 +12,17 @@ use serde_json::Value;
 use ureq::http::HeaderMap;
 use ureq::http::header;
 
-use crate::ahead::lock;
 use crate::attempts::Attempts;
+use crate::budget::lock;
 use crate::client::{Client, Request};
 use crate::error::{Error, Problem};
 use crate::file::HttpFile;
 use crate::location::{Location, Url, encoded, is_path};
 
 mod cache;
+pub(crate) mod files;
+
+pub use files::RepoFile;
 
 /// The most bytes of one answer of the Hub, and the most pages of a listing.
 const MAX_ANSWER: usize = 16 << 20;
@@ -34,21 +37,6 @@ pub struct Repo {
     commit: String,
     /// In the order of their paths.
     files: Arc<[RepoFile]>,
-}
-
-/// The commit and the files of each revision that a client has resolved, so that all of its work is done on one commit.
-pub(crate) type Resolved = Mutex<HashMap<(String, String), (String, Arc<[RepoFile]>)>>;
-
-/// A file of a repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepoFile {
-    /// The path in the repository, with slashes.
-    pub path: String,
-    /// The size in bytes.
-    pub bytes: u64,
-    /// The SHA-256 in hexadecimal, which the Hub knows of large files.
-    pub sha256: Option<String>,
 }
 
 impl Repo {
@@ -152,7 +140,7 @@ fn ask(client: &Client, url: &Url) -> Result<(Value, HeaderMap), Error> {
         let answer = client.send(Request { url, range: None, if_match: None });
         match answer.and_then(|answer| answer.text(MAX_ANSWER)) {
             Ok(text) => break text,
-            Err(failed) => attempts.failed(client, failed)?,
+            Err(failed) => attempts.failed(client.settings(), failed)?,
         }
     };
     let value =

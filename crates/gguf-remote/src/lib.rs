@@ -10,6 +10,8 @@ mod ahead;
 #[cfg(feature = "http")]
 mod attempts;
 #[cfg(feature = "http")]
+mod budget;
+#[cfg(feature = "http")]
 mod client;
 #[cfg(feature = "http")]
 mod error;

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::ahead::{AnyFile, Segments, State, fetch_window, lock};
-use crate::client::Client;
+use crate::budget::{Budget, Segmented, Segments, State, lock};
 use crate::error::{Error, Problem};
 use crate::sum::Sum;
 
@@ -34,10 +33,10 @@ pub(crate) trait Fetch: Send + Sync {
 }
 
 /// A file whose bytes are fetched in ranges.
-pub(crate) struct Ranged<F: ?Sized> {
-    client: Client,
+pub(crate) struct Ranged<F> {
+    budget: Arc<Budget>,
     name: PathBuf,
-    pub(crate) segments: Mutex<Segments>,
+    segments: Mutex<Segments>,
     arrived: Condvar,
     /// The end of the last read that was in no segment, and the window after it.
     window: Mutex<(u64, u64)>,
@@ -47,11 +46,11 @@ pub(crate) struct Ranged<F: ?Sized> {
 }
 
 impl<F: Fetch + 'static> Ranged<F> {
-    /// A file, perhaps with its SHA-256 in hexadecimal if its length is known. `name` is its name for [`Client::ahead`].
-    pub(crate) fn new(client: &Client, name: &Path, sha256: Option<String>, ranges: F) -> Arc<Ranged<F>> {
+    /// A file, perhaps with its SHA-256 in hexadecimal if its length is known. `name` is its name for planned reads.
+    pub(crate) fn new(budget: &Arc<Budget>, name: &Path, sha256: Option<String>, ranges: F) -> Arc<Ranged<F>> {
         let sum = sha256.zip(ranges.length()).map(|(expected, length)| (expected, Mutex::new(Sum::new(length))));
         let file = Arc::new(Ranged {
-            client: client.clone(),
+            budget: Arc::clone(budget),
             name: name.to_owned(),
             segments: Mutex::default(),
             arrived: Condvar::new(),
@@ -59,21 +58,24 @@ impl<F: Fetch + 'static> Ranged<F> {
             sha256: sum,
             ranges,
         });
-        let any: Arc<AnyFile> = file.clone();
-        client.budget().add_file(name, &any);
+        let any: Arc<dyn Segmented> = file.clone();
+        budget.add_file(name, &any);
         file
     }
 }
 
-impl<F: Fetch + ?Sized> Ranged<F> {
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+impl<F: Fetch> Segmented for Ranged<F> {
+    fn segments(&self) -> &Mutex<Segments> {
+        &self.segments
     }
 
-    /// Fetches a registered segment.
-    pub(crate) fn fill(&self, range: &Range<u64>) {
+    fn length(&self) -> Option<u64> {
+        self.ranges.length()
+    }
+
+    fn fill(&self, range: &Range<u64>) {
         let fetched = usize::try_from(range.end - range.start).map(|len| {
-            let mut bytes = self.client.budget().buffer(len);
+            let mut bytes = self.budget.buffer(len);
             self.ranges.fetch(range.start, &mut bytes)?;
             let bytes = Arc::new(bytes);
             self.add_to_sum(|sum| sum.add_shared(range.start, &bytes))?;
@@ -91,7 +93,9 @@ impl<F: Fetch + ?Sized> Ranged<F> {
         }
         self.arrived.notify_all();
     }
+}
 
+impl<F: Fetch> Ranged<F> {
     /// Adds bytes to the hash, and compares it at the end of the file.
     pub(crate) fn add_to_sum(&self, add: impl FnOnce(&mut Sum) -> Option<String>) -> Result<(), Error> {
         let Some((expected, sum)) = &self.sha256 else { return Ok(()) };
@@ -118,7 +122,7 @@ impl<F: Fetch + ?Sized> Ranged<F> {
                     segment.state = State::Coming;
                     let range = start..start + segment.len;
                     drop(segments);
-                    self.client.budget().take_now(range.end - range.start);
+                    self.budget.take_now(range.end - range.start);
                     self.fill(&range);
                     segments = lock(&self.segments);
                     continue;
@@ -131,7 +135,7 @@ impl<F: Fetch + ?Sized> Ranged<F> {
                     let (e, len) = (e.clone(), segment.len);
                     segments.remove(&start);
                     drop(segments);
-                    self.client.budget().release(len);
+                    self.budget.release(len);
                     return Err(e);
                 }
                 State::Here(bytes) => Arc::clone(bytes),
@@ -150,7 +154,7 @@ impl<F: Fetch + ?Sized> Ranged<F> {
             }
             if let Some(len) = finished {
                 drop(bytes);
-                self.client.budget().release(len);
+                self.budget.release(len);
             }
             return Ok(Ok(n));
         }
@@ -169,7 +173,7 @@ impl<F: Fetch + ?Sized> Ranged<F> {
         if len < window {
             let next = lock(&self.segments).range(at..).next().map_or(u64::MAX, |(start, _)| *start);
             let range = at..(at + window).min(length).min(next);
-            if range.end - at > len && fetch_window(&self.client, self, &range) {
+            if range.end - at > len && self.budget.fetch(self, &range) {
                 return self.read(at, buf, length);
             }
         }
@@ -221,10 +225,10 @@ impl<F: Fetch + ?Sized> Ranged<F> {
     }
 }
 
-impl<F: ?Sized> Drop for Ranged<F> {
+impl<F> Drop for Ranged<F> {
     fn drop(&mut self) {
         let segments = std::mem::take(self.segments.get_mut().unwrap_or_else(PoisonError::into_inner));
         let in_memory = segments.values().filter(|segment| !matches!(segment.state, State::Planned));
-        self.client.budget().release(in_memory.map(|segment| segment.len).sum());
+        self.budget.release(in_memory.map(|segment| segment.len).sum());
     }
 }

@@ -9,8 +9,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use crate::ahead::lock;
-use crate::client::Client;
+use crate::budget::lock;
 use crate::error::{Error, Problem};
 use crate::location::{Location, LocationError, Store};
 use crate::settings::Settings;
@@ -32,8 +31,10 @@ use run::Trouble;
 pub use sink::StoreSink;
 
 /// The open buckets of a client. All objects of a bucket share its connections.
-#[derive(Default)]
-pub(crate) struct Buckets(Mutex<HashMap<(Store, String), Arc<Bucket>>>);
+pub(crate) struct Buckets {
+    settings: Arc<Settings>,
+    open: Mutex<HashMap<(Store, String), Arc<Bucket>>>,
+}
 
 /// A bucket or container.
 pub(crate) struct Bucket {
@@ -43,8 +44,12 @@ pub(crate) struct Bucket {
 }
 
 impl Buckets {
+    pub(crate) fn new(settings: &Arc<Settings>) -> Buckets {
+        Buckets { settings: Arc::clone(settings), open: Mutex::default() }
+    }
+
     /// The bucket of a location, and the key in it.
-    fn open(&self, client: &Client, location: &Location) -> Result<(Arc<Bucket>, Key), Error> {
+    fn open(&self, location: &Location) -> Result<(Arc<Bucket>, Key), Error> {
         let Location::Store { store, bucket, key } = location else {
             let e = LocationError::Scheme(location.to_string());
             return Err(Error::new(location, Problem::Location(e)));
@@ -52,12 +57,13 @@ impl Buckets {
         let wrong = || Error::new(location, Problem::Location(LocationError::Key(key.clone())));
         // Unlike `Path::from`, this does not encode any characters.
         let path = Key::parse(key).map_err(|_| wrong())?;
-        let mut buckets = lock(&self.0);
+        let mut buckets = lock(&self.open);
         let name = (*store, bucket.clone());
         let opened = match buckets.get(&name) {
             Some(opened) => Arc::clone(opened),
             None => {
-                let opened = Arc::new(build::build(client.shared_settings(), *store, bucket)?);
+                let (objects, uploads) = build::build(&self.settings, *store, bucket)?;
+                let opened = Arc::new(Bucket { objects, uploads, settings: Arc::clone(&self.settings) });
                 buckets.insert(name, Arc::clone(&opened));
                 opened
             }
@@ -67,8 +73,9 @@ impl Buckets {
 
     /// Adds a bucket.
     #[cfg(test)]
-    fn insert(&self, store: Store, name: &str, bucket: Bucket) {
-        lock(&self.0).insert((store, name.to_owned()), Arc::new(bucket));
+    fn insert(&self, store: Store, name: &str, objects: Arc<dyn ObjectStore>, uploads: Arc<dyn MultipartStore>) {
+        let bucket = Bucket { objects, uploads, settings: Arc::clone(&self.settings) };
+        lock(&self.open).insert((store, name.to_owned()), Arc::new(bucket));
     }
 }
 

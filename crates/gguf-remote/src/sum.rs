@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ahead::Buffer;
 use sha2::{Digest, Sha256};
+
+use crate::budget::Buffer;
 
 /// The most bytes that wait for earlier ones. With more, the hash is given up.
 const PENDING: usize = 24 << 20;
@@ -84,7 +85,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ahead::Budget;
+    use crate::budget::Budget;
 
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 

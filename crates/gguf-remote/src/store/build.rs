@@ -9,29 +9,30 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 
-use super::Bucket;
 use super::connect::Connector;
 use super::options::StoreOption;
-use crate::client::LONGEST_BACKOFF;
+use crate::attempts::LONGEST_BACKOFF;
 use crate::error::{Error, Problem};
 use crate::location::{Store, Url};
 use crate::settings::Settings;
 
+/// A store for objects, and the same for uploads.
+pub(super) type Stores = (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>);
+
 /// Opens a bucket. Nothing is requested.
-pub(super) fn build(settings: &Arc<Settings>, store: Store, bucket: &str) -> Result<Bucket, Error> {
+pub(super) fn build(settings: &Arc<Settings>, store: Store, bucket: &str) -> Result<Stores, Error> {
     let built = match store {
         Store::S3 => s3(settings, bucket).map(both),
         Store::Gcs => gcs(settings, bucket).map(both),
         Store::Azure => azure(settings, bucket).map(both),
     };
-    let (objects, uploads) = built.map_err(|e| {
+    built.map_err(|e| {
         let problem = Problem::Options(settings.store_options.redacted(&e.to_string()));
         Error::new(format!("{}://{bucket}", store.scheme()), problem)
-    })?;
-    Ok(Bucket { objects, uploads, settings: Arc::clone(settings) })
+    })
 }
 
-fn both<S: ObjectStore + MultipartStore>(store: S) -> (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>) {
+fn both<S: ObjectStore + MultipartStore>(store: S) -> Stores {
     let store = Arc::new(store);
     (store.clone(), store)
 }

@@ -13,8 +13,9 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
 
 use super::Bucket;
 use super::run::Trouble;
-use crate::ahead::lock;
-use crate::client::{Client, PROGRESS};
+use crate::attempts::PROGRESS;
+use crate::budget::lock;
+use crate::client::Client;
 use crate::error::{Error, Problem};
 use crate::identity::Identity;
 use crate::location::Location;
@@ -56,7 +57,7 @@ impl StoreFile {
     /// # Errors
     /// [`Error`].
     pub fn open(client: &Client, location: &Location) -> Result<StoreFile, Error> {
-        let (bucket, key) = client.buckets().open(client, location)?;
+        let (bucket, key) = client.buckets().open(location)?;
         let file = StoreFile::new(client, location, bucket, key, None);
         let body = file.0.ranges.body(0)?;
         *lock(&file.0.ranges.first) = Some(body);
@@ -74,8 +75,8 @@ impl StoreFile {
         let url = location.to_string();
         let (client, identity, first) = (client.clone(), OnceLock::new(), Mutex::default());
         let ranges = StoreRanges { client, url: url.clone(), bucket, key, identity, stated, first };
-        let client = ranges.client.clone();
-        StoreFile(Ranged::new(&client, Path::new(&url), None, ranges))
+        let budget = Arc::clone(ranges.client.budget());
+        StoreFile(Ranged::new(&budget, Path::new(&url), None, ranges))
     }
 }
 

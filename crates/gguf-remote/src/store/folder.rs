@@ -10,7 +10,7 @@ use gguf_hf::{Folder, FolderError, FolderFile};
 use object_store::path::Path as Key;
 
 use super::{Bucket, StoreFile};
-use crate::ahead::lock;
+use crate::budget::lock;
 use crate::client::Client;
 use crate::error::{Error, Problem};
 use crate::location::{Location, is_path};
@@ -34,7 +34,7 @@ impl StoreFolder {
     /// # Errors
     /// [`Error`]; with status 404 if there are no objects.
     pub fn open(client: &Client, location: &Location) -> Result<StoreFolder, Error> {
-        let (bucket, key) = client.buckets().open(client, location)?;
+        let (bucket, key) = client.buckets().open(location)?;
         let folder = StoreFolder {
             client: client.clone(),
             bucket,

@@ -15,7 +15,7 @@ use object_store::{MultipartId, ObjectStoreExt, PutPayload};
 use tokio::task::JoinHandle;
 
 use super::{Bucket, run};
-use crate::ahead::lock;
+use crate::budget::lock;
 use crate::client::Client;
 use crate::error::{Error, Problem};
 use crate::location::Location;
@@ -125,7 +125,7 @@ impl StoreSink {
 
     /// Begins the upload of an output, without data.
     fn begin(&self, location: &Location, output: &NewOutput<'_>) -> Result<Upload, Error> {
-        let (bucket, key) = self.client.buckets().open(&self.client, location)?;
+        let (bucket, key) = self.client.buckets().open(location)?;
         let url = location.to_string();
         let replaced = bucket.find(&url, &key)?.map(|found| found.e_tag);
         if replaced.is_some() && !self.replace {

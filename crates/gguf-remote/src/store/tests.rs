@@ -14,7 +14,7 @@ use object_store::path::Path as Key;
 use object_store::{MultipartId, ObjectStoreExt, PutPayload};
 
 use super::sink::Limits;
-use super::{Bucket, StoreFile, StoreFolder, StoreSink};
+use super::{StoreFile, StoreFolder, StoreSink};
 use crate::client::Client;
 use crate::error::Problem;
 use crate::location::{Location, Store};
@@ -24,8 +24,7 @@ use crate::settings::Settings;
 fn client() -> (Client, Arc<InMemory>) {
     let client = Client::new(Settings::default()).unwrap();
     let memory = Arc::new(InMemory::new());
-    let settings = Arc::clone(client.shared_settings());
-    client.buckets().insert(Store::S3, "b", Bucket { objects: memory.clone(), uploads: memory.clone(), settings });
+    client.buckets().insert(Store::S3, "b", memory.clone(), memory.clone());
     (client, memory)
 }
 
@@ -301,8 +300,7 @@ fn slow_and_failing_uploads() {
         let (client, memory) = client();
         let (in_memory, most, aborted) = Default::default();
         let faulty = Arc::new(Faulty { memory: memory.clone(), fails, in_memory, most, aborted });
-        let settings = Arc::clone(client.shared_settings());
-        client.buckets().insert(Store::S3, "b", Bucket { objects: memory.clone(), uploads: faulty.clone(), settings });
+        client.buckets().insert(Store::S3, "b", memory.clone(), faulty.clone());
         let mut slow = sink(&client, &["x"], false, 4096);
         let result = plan.run_to(&mut slow, &RunOptions::default().threads(NonZero::new(3)), &());
         // Three parts, or four if these are more.
