@@ -72,9 +72,17 @@ fn azure(settings: &Arc<Settings>, bucket: &str) -> object_store::Result<impl Ob
             builder = builder.with_config(key, value);
         }
     }
-    builder = match bucket.contains('@') {
-        true => builder.with_url(format!("abfss://{bucket}")),
-        false => builder.with_container_name(bucket),
+    builder = match bucket.split_once('@') {
+        None => builder.with_container_name(bucket),
+        Some((_, host)) => {
+            // Credentials of one account are not sent to another.
+            let own = builder.get_config_value(&AzureConfigKey::AccountName);
+            if let Some(own) = own.filter(|own| host.split('.').next() != Some(own)) {
+                let what = format!("they are those of the account {own}, not of {host}");
+                return Err(object_store::Error::Generic { store: "Azure", source: what.into() });
+            }
+            builder.with_url(format!("abfss://{bucket}"))
+        }
     };
     if builder.get_config_value(&AzureConfigKey::Endpoint).is_some_and(|endpoint| is_here(&endpoint)) {
         builder = builder.with_config(AzureConfigKey::Client(ClientConfigKey::AllowHttp), "true");

@@ -28,7 +28,7 @@ use object_store::gcp::GoogleConfigKey;
 /// | `AWS_REGION` | the region; `us-east-1` by default |
 /// | `AWS_ENDPOINT_URL` | another server with the protocol of S3 |
 /// | `GOOGLE_APPLICATION_CREDENTIALS` | the file of a service account |
-/// | `AZURE_STORAGE_ACCOUNT_NAME` | the account, which is required |
+/// | `AZURE_STORAGE_ACCOUNT_NAME` | the account; required, unless URLs have it, and no other may then be in them |
 /// | `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN` | its key, or a signature |
 /// | `AWS_SKIP_SIGNATURE`, `GOOGLE_SKIP_SIGNATURE`, `AZURE_SKIP_SIGNATURE` | `true` for public buckets: requests without credentials |
 /// | `AWS_ALLOW_HTTP`, `GOOGLE_ALLOW_HTTP`, `AZURE_ALLOW_HTTP` | `true` to allow endpoints with `http://` on other machines than this one |

@@ -231,6 +231,16 @@ fn options_are_checked() {
     let e = StoreFile::open(&client, &location("az://container/x")).unwrap_err();
     assert!(matches!(&e.problem, Problem::Options(what) if what.contains("Account")), "{e}");
     assert!(!e.to_string().contains("secret"), "{e}");
+
+    let (mut settings, _) = crate::server::settings("https://hub.invalid");
+    settings.store_options.insert("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0");
+    settings.store_options.insert("AZURE_STORAGE_ACCOUNT_NAME", "mine");
+    let client = Client::new(settings).unwrap();
+    let open = |place: &str| StoreFile::open(&client, &location(place)).unwrap_err().to_string();
+    let e = open("abfss://container@other.dfs.core.windows.net/x");
+    assert!(e.contains("they are those of the account mine, not of other.dfs.core.windows.net"), "{e}");
+    let e = open("abfss://container@mine.example.org/x");
+    assert!(e.contains("the options of the store are not usable: "), "{e}");
 }
 
 #[test]
