@@ -1,6 +1,6 @@
 //! Connections to stores: every request of `object_store` passes here, so that it is reported, cancelled, and waits as its server asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -8,6 +8,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use rustls::{ClientConfig, RootCertStore};
 
 use super::run::{SEEN, http};
 use crate::attempts::wait_of;
@@ -29,16 +30,16 @@ pub(super) struct Connector(pub(super) Arc<Settings>);
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // Only fails if the program has installed one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let option = |key| options.get_config_value(&key);
         let may_be_plain = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
         // Another value is that for services of the machine, such as those of credentials, which may not exist.
         let usual = ClientOptions::new().get_config_value(&ClientConfigKey::ConnectTimeout);
         let is_identity = option(ClientConfigKey::ConnectTimeout) != usual;
         let connect_timeout = if is_identity { Duration::from_secs(1) } else { self.0.connect_timeout };
+        let tls = tls()?;
         let builder = || {
             reqwest::Client::builder()
+                .tls_backend_preconfigured(tls.clone())
                 .user_agent(self.0.user_agent.as_str())
                 .connect_timeout(connect_timeout)
                 .https_only(!may_be_plain)
@@ -53,6 +54,20 @@ impl HttpConnector for Connector {
         let write = build(builder())?;
         Ok(HttpClient::new(Service { read, write, is_identity, settings: Arc::clone(&self.0) }))
     }
+}
+
+/// The configuration of TLS. It trusts the certificates of the system, if there are some, and those of the web, which also `https://` URLs have.
+fn tls() -> object_store::Result<ClientConfig> {
+    static TLS: OnceLock<Result<ClientConfig, rustls::Error>> = OnceLock::new();
+    let configure = || {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        Ok(config.with_root_certificates(roots).with_no_client_auth())
+    };
+    let failed = |e: rustls::Error| object_store::Error::Generic { store: "HTTP", source: Box::new(e) };
+    TLS.get_or_init(configure).clone().map_err(failed)
 }
 
 /// Sends requests.
