@@ -208,6 +208,9 @@ fn sum(dir: &Path) -> Result<()> {
 fn build(root: &Path, profile: &str, package: &str, target: Option<&str>) -> Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(root).args(["build", "--quiet", "--locked", "--profile", profile, "--package", package]);
+    if package == "gguf-cli" {
+        cargo.args(["--features", "cloud"]);
+    }
     if let Some(target) = target {
         cargo.args(["--target", target]);
     }

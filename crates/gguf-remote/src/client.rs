@@ -238,6 +238,9 @@ impl Answer {
 
     /// Reads bytes of the body; 0 at its end.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, (Problem, Retry)> {
+        if self.client.is_cancelled() {
+            return Err((Problem::Cancelled, Retry::Never));
+        }
         let n = loop {
             match self.body.read(buf) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

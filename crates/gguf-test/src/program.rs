@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// The result of a run of the program.
 #[derive(Debug)]
@@ -56,9 +57,18 @@ pub fn path() -> PathBuf {
     tests.ancestors().nth(2).unwrap().join(format!("gguf{}", std::env::consts::EXE_SUFFIX))
 }
 
+/// Variables of every run.
+static VARIABLES: Mutex<Vec<(&str, String)>> = Mutex::new(Vec::new());
+
+/// Sets variables for all runs of this test program.
+pub fn set_for_all(variables: Vec<(&'static str, String)>) {
+    *VARIABLES.lock().unwrap() = variables;
+}
+
 pub fn program() -> Command {
     let mut command = Command::new(path());
     command.stdin(Stdio::null()).env_remove("NO_COLOR");
+    command.envs(VARIABLES.lock().unwrap().iter().map(|(name, value)| (name, value)));
     command
 }
 

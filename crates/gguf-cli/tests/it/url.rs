@@ -5,38 +5,11 @@ use std::path::{Path, PathBuf};
 
 use gguf_test::files::{folder, glossary};
 use gguf_test::http::{Files, Reply, Server, file, hub_of_files, of_files};
-use gguf_test::program::{Run, program, words};
+use gguf_test::program::words;
 
-/// Runs the program with settings of its own.
-fn gguf(args: &[String], hub: &str) -> Run {
-    let mut command = program();
-    for name in ["HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_CACHE"] {
-        command.env_remove(name);
-    }
-    command.env("HF_HOME", "/nonexistent").env("HF_ENDPOINT", hub).env("HF_TOKEN", "hf_secret");
-    let output = command.args(args).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let run = Run { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) };
-    assert!(!run.out.contains("secret") && !run.err.contains("secret"), "{run:?}");
-    run
-}
+pub mod reading;
 
-/// Files to serve: small models, whole, split and damaged, and what is none.
-fn models() -> Files {
-    let example = |name: &str| fs::read(Path::new("../ggufkit/examples").join(name)).unwrap();
-    let mut files: Files = ["tiny.gguf", "tiny-00001-of-00002.gguf", "tiny-00002-of-00002.gguf"]
-        .map(|name| (name.to_owned(), example(name)))
-        .into();
-    files.push(("lonely-00001-of-00002.gguf".to_owned(), example("tiny-00001-of-00002.gguf")));
-    files.push(("cut.gguf".to_owned(), example("tiny.gguf")[..20_000].to_vec()));
-    files.push(("cut-head.gguf".to_owned(), example("tiny.gguf")[..1_000].to_vec()));
-    files.push(("text.gguf".to_owned(), b"This is not a model, but a text.".to_vec()));
-    files.push(("empty.gguf".to_owned(), Vec::new()));
-    for name in ["one.gguf", "one-two.dat"] {
-        files.push((name.to_owned(), fs::read(Path::new("../gguf-quantize/tests/data/imatrix").join(name)).unwrap()));
-    }
-    files
-}
+use reading::{gguf, have_the_output_of_files, models};
 
 /// The model of the example.
 fn model(dir: &Path) -> PathBuf {
@@ -46,64 +19,10 @@ fn model(dir: &Path) -> PathBuf {
     path
 }
 
-/// Every command that reads models, with the place of the file.
-const READING: &[&str] = &[
-    "show FILE",
-    "show FILE --kv --tensors",
-    "show FILE --json --full",
-    "show FILE OTHER",
-    "check FILE",
-    "check FILE --json",
-    "check FILE --data --quiet",
-    "check FILE --structure",
-    "check FILE --at 0x20",
-    "get FILE general.architecture",
-    "get FILE missing.key",
-    "estimate FILE --ctx 128",
-    "name FILE",
-    "card FILE",
-    "recipe show FILE",
-    "hash FILE --all",
-    "diff FILE OTHER",
-    "cat FILE blk.0.attn_q.weight",
-    "cat FILE blk.0.attn_q.weight --values --rows 0..2",
-    "quantize FILE --list --json",
-    "quantize FILE Q8_0 --dry-run --json",
-    "imatrix show FILE",
-];
-
 #[test]
 fn a_url_has_the_output_of_the_file() {
-    let dir = folder();
-    let files = models();
-    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
-    for (name, bytes) in &files {
-        fs::write(dir.path().join(name), bytes).unwrap();
-    }
-    let server = of_files(files);
-    let local = |name: &str| dir.path().join(name).display().to_string();
-    let url = |name: &str| server.url(&format!("/{name}"));
-    for name in &names {
-        for line in READING {
-            let of = |place: &dyn Fn(&str) -> String| -> Vec<String> {
-                let word = |word: String| match word.as_str() {
-                    "FILE" => place(name),
-                    "OTHER" => place("tiny.gguf"),
-                    _ => word,
-                };
-                words(line).into_iter().map(word).collect()
-            };
-            let (there, here) = (gguf(&of(&url), ""), gguf(&of(&local), ""));
-            let as_local = |text: &str| {
-                let text = text.replace(&server.address, &dir.path().display().to_string());
-                // The width of a column and a line below a title depend on the length of the path.
-                text.split_whitespace().map(|word| word.trim_matches('-').to_owned()).collect::<Vec<_>>().join(" ")
-            };
-            assert_eq!(there.code, here.code, "{line} of {name}: {there:?}\n{here:?}");
-            assert_eq!(as_local(&there.out), as_local(&here.out), "{line} of {name}");
-            assert_eq!(as_local(&there.err), as_local(&here.err), "{line} of {name}");
-        }
-    }
+    let server = of_files(models());
+    have_the_output_of_files(models(), &server.address);
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! URLs of real servers: nginx, and the stores that `.ci/servers` starts. See `gguf_test::harness`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use gguf_test::files::{folder, glossary};
+use gguf_test::http::Files;
+use gguf_test::program::{program, set_for_all, words};
+
+#[path = "it/url/reading.rs"]
+mod reading;
+
+gguf_test::main!(stores);
+
+mod stores {
+    use super::*;
+
+    gguf_test::tests! {
+        [Stores]
+            urls_have_the_output_of_files,
+            written_objects_have_the_bytes_of_files,
+            interrupted_uploads_leave_nothing;
+    }
+
+    fn urls_have_the_output_of_files() {
+        use_stores();
+        let nginx = Nginx::start(&reading::models());
+        reading::have_the_output_of_files(reading::models(), &nginx.address);
+        for store in [unique("s3://models/reading"), unique("az://models/reading")] {
+            for (name, bytes) in reading::models() {
+                put(&format!("{store}/{name}"), &bytes);
+            }
+            reading::have_the_output_of_files(reading::models(), &store);
+        }
+    }
+
+    fn written_objects_have_the_bytes_of_files() {
+        use_stores();
+        let dir = folder();
+        let here = |name: &str| dir.path().join(name).display().to_string();
+        let checkpoint = glossary().display().to_string();
+        for line in [
+            "convert CHECKPOINT -o OUT.gguf --type bf16",
+            "convert CHECKPOINT -o OUT-{ftype}.gguf --type Q4_K_M,Q5_K_S",
+        ] {
+            run(&line.replace("CHECKPOINT", &checkpoint).replace("OUT", &here("m")));
+        }
+        let model = fs::read(here("m.gguf")).unwrap();
+        let nginx = Nginx::start(&vec![("m.gguf".to_owned(), model.clone())]);
+        put("s3://models/in/m.gguf", &model);
+        put("az://models/in/m.gguf", &model);
+        for entry in fs::read_dir(glossary()).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            put(&format!("s3://models/glossary/{name}"), &fs::read(entry.path()).unwrap());
+        }
+        for (i, line) in [
+            "quantize NGINX/m.gguf OUT-{ftype}.gguf Q4_K_M,Q5_K_S",
+            "quantize s3://models/in/m.gguf OUT-{ftype}.gguf Q4_K_M,Q5_K_S",
+            "quantize az://models/in/m.gguf OUT-{ftype}.gguf Q4_K_M,Q5_K_S",
+            "convert s3://models/glossary -o OUT-{ftype}.gguf --type Q4_K_M,Q5_K_S",
+        ]
+        .iter()
+        .enumerate()
+        {
+            for (out, local) in [
+                (unique(&format!("s3://models/UNIQUE/out{i}/m")), false),
+                (unique(&format!("az://models/UNIQUE/out{i}/m")), false),
+                (here(&format!("out{i}")), true),
+            ] {
+                run(&line.replace("NGINX", &nginx.address).replace("OUT", &out));
+                for ty in ["q4_k_m", "q5_k_s"] {
+                    let name = format!("{out}-{ty}.gguf");
+                    let bytes = if local { fs::read(&name).unwrap() } else { get(&name) };
+                    assert!(bytes == fs::read(here(&format!("m-{ty}.gguf"))).unwrap(), "{line} to {name}");
+                }
+            }
+        }
+        // An object is not replaced without --force, and shards are objects.
+        let again = program()
+            .args(words(&unique("quantize s3://models/in/m.gguf s3://models/UNIQUE/out0/m-q5_k_s.gguf Q5_K_S")))
+            .output()
+            .unwrap();
+        assert_eq!(again.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&again.stderr).contains("the object exists already"));
+        run("split s3://models/in/m.gguf az://models/UNIQUE/split/m --max-tensors 10");
+        run("merge az://models/UNIQUE/split/m-00001-of-00003.gguf -o s3://models/UNIQUE/merged.gguf");
+        assert!(get(&unique("s3://models/UNIQUE/merged.gguf")) == model);
+    }
+
+    #[cfg(unix)]
+    fn interrupted_uploads_leave_nothing() {
+        use_stores();
+        let dir = folder();
+        let path = dir.path().join("m.gguf");
+        run(&format!("convert {} -o {}", glossary().display(), path.display()));
+        let model = fs::read(path).unwrap();
+        // So slow that the run is in the middle.
+        let nginx = Nginx::start_with(&vec![("m.gguf".to_owned(), model)], "limit_rate 50k;");
+        let mut quantize = program();
+        quantize.args(words(&unique(&format!("quantize {}/m.gguf s3://models/UNIQUE/never.gguf Q8_0", nginx.address))));
+        let child = quantize.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let start = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success() && start.elapsed() < Duration::from_secs(5), "{output:?}");
+        let show = program().args(["show".to_owned(), unique("s3://models/UNIQUE/never.gguf")]).output().unwrap();
+        assert!(String::from_utf8_lossy(&show.stderr).contains("404"), "{show:?}");
+    }
+}
+
+/// Sets the addresses and the credentials of the stores for the program. The tests run in one process, so all set the same.
+fn use_stores() {
+    // They are variables of the children.
+    set_for_all(vec![
+        ("AWS_ENDPOINT_URL", address("s3")),
+        ("AWS_ACCESS_KEY_ID", "hf_secret_id".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "hf_secret_key".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AZURE_STORAGE_ENDPOINT", format!("{}/devstoreaccount1", address("azure"))),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1".to_owned()),
+        ("AZURE_STORAGE_ACCOUNT_KEY", AZURITE.to_owned()),
+    ]);
+}
+
+/// The key of Azurite, which is in its documentation.
+const AZURITE: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+fn address(server: &str) -> String {
+    let folder = gguf_test::peers::stores().expect("GGUF_STORES is set");
+    fs::read_to_string(folder.join(server)).unwrap().trim().to_owned()
+}
+
+/// A place of this run, because the stores outlive it.
+fn unique(place: &str) -> String {
+    let of_run = || format!("{}-{:?}", std::process::id(), std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+    static RUN: OnceLock<String> = OnceLock::new();
+    let run = RUN.get_or_init(of_run);
+    if place.contains("UNIQUE") { place.replace("UNIQUE", run) } else { format!("{place}-{run}") }
+}
+
+/// Runs the program, which must succeed.
+fn run(line: &str) {
+    reading::gguf(&words(&unique_in(line)), "").exits(0);
+}
+
+/// A line with places of this run.
+fn unique_in(line: &str) -> String {
+    if line.contains("UNIQUE") { unique(line) } else { line.to_owned() }
+}
+
+/// Writes an object with the program of another.
+fn put(url: &str, bytes: &[u8]) {
+    let dir = folder();
+    let path = dir.path().join("object");
+    fs::write(&path, bytes).unwrap();
+    python(&["put", url, path.to_str().unwrap()]);
+}
+
+/// The bytes of an object, read with the program of another.
+fn get(url: &str) -> Vec<u8> {
+    let dir = folder();
+    let path = dir.path().join("object");
+    python(&["get", url, path.to_str().unwrap()]);
+    fs::read(path).unwrap()
+}
+
+/// Runs `stores.py` with the Python of the servers, which has a client of S3.
+fn python(args: &[&str]) {
+    let python = gguf_test::peers::stores().expect("GGUF_STORES is set").join("python/bin/python");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores.py");
+    let (s3, azure) = (address("s3"), address("azure"));
+    let status =
+        Command::new(python).arg(script).args(args).args([s3.as_str(), azure.as_str(), AZURITE]).status().unwrap();
+    assert!(status.success(), "{args:?}");
+}
+
+/// An nginx that serves a folder.
+struct Nginx {
+    address: String,
+    dir: tempfile::TempDir,
+}
+
+impl Nginx {
+    fn start(files: &Files) -> Nginx {
+        Nginx::start_with(files, "")
+    }
+
+    fn start_with(files: &Files, options: &str) -> Nginx {
+        let dir = folder();
+        for (name, bytes) in files {
+            fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let root = dir.path().display();
+        let temp = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let temp: String = temp.iter().map(|kind| format!("{kind}_temp_path {root}/{kind};\n")).collect();
+        let config = format!(
+            "daemon on; worker_processes 1; pid {root}/pid; error_log {root}/error.log;\nevents {{}}\n\
+             http {{ access_log off; {temp} server {{ listen 127.0.0.1:{port}; root {root}; {options} }} }}\n"
+        );
+        let path = dir.path().join("nginx.conf");
+        fs::write(&path, config).unwrap();
+        // Its folder is in the path of root only.
+        let nginx = ["/usr/sbin/nginx", "/usr/bin/nginx"].map(PathBuf::from).into_iter().find(|path| path.exists());
+        let status = Command::new(nginx.expect("nginx is installed"))
+            .arg("-c")
+            .arg(&path)
+            .arg("-e")
+            .arg(dir.path().join("error.log"))
+            .status();
+        assert!(status.unwrap().success());
+        Nginx { address: format!("http://127.0.0.1:{port}"), dir }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        if let Ok(pid) = fs::read_to_string(self.dir.path().join("pid")) {
+            let _ = Command::new("kill").arg(pid.trim()).status();
+        }
+    }
+}
