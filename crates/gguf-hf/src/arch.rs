@@ -26,6 +26,8 @@ pub(crate) mod names;
 mod rows;
 mod slot;
 #[cfg(test)]
+mod table_formulas;
+#[cfg(test)]
 mod tables;
 mod tensors;
 #[cfg(test)]

@@ -16,24 +16,7 @@
 //! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
 //! | `[2 * x for x in list]` | a list with one element for each element of another list |
-//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) log2(x) round(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
-//! | `required(x)` | `x`, which must be present |
-//! | `pad(list, n, x)` | the first `n` elements of the list, padded with `x` to length `n` |
-//! | `one_of(x, table)` | the table's entry for `x`, which must exist |
-//! | `is_list(x)` | whether `x` is a list |
-//! | `n_leading(list, x)` | the number of leading elements equal to `x` |
-//! | `with(object, name, x)` | the object with the field `name` set to `x` |
-//! | `merge(a, b)` | the object `a` with the fields of the object `b`, which take precedence |
-//! | `range(n)` | the integers from 0 to below `n` |
-//! | `sorted(list)` | the numbers, or the lists of numbers, in ascending order |
-//! | `split(text, separator)` | the parts of the text |
-//! | `numbers(text)` | the comma-separated integers in the text, sorted |
-//! | `token_id(object, text)` | the number of the first entry whose `content` is the text; entries are named by numbers |
-//! | `centered(list)` | the numbers in single precision, minus their mean |
-//! | `icdf(x)` | the quantile of the standard normal distribution at `x`, as torch computes it |
-//! | `by_number(object)` | the values of an object with numeric names, in numeric order |
-//! | `by_name(object)` | the values of an object, ordered by name |
-//! | `template(name)` | a chat template of the `templates` module |
+//! | `len(x)`, `pad(list, n, x)` | a [function](gguf_model::formula::Function) |
 //!
 //! A missing field is an error in arithmetic. A formula that consists of a missing field has no value.
 //!

@@ -23,6 +23,7 @@ mod row;
 
 mod checkpoint;
 mod dim;
+mod formulas;
 mod list;
 mod tensor;
 mod vocab;

@@ -7,6 +7,7 @@
 
 pub mod arch;
 pub mod check;
+pub mod formula;
 mod hparams;
 pub mod image;
 pub mod naming;

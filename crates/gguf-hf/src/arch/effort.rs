@@ -1,9 +1,8 @@
 //! Configurations that make formulas work hard: long lists and texts in every field that the tables of an architecture read, and many blocks.
 
-use gguf_model::arch::{Checkpoint, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::arch::{supported, supported_towers};
+use super::table_formulas::{formulas, tables};
 use crate::formula::{Fields, Formula};
 
 /// The most steps of all formulas of a class together. A step takes less than a tenth of a microsecond, even without optimization.
@@ -11,18 +10,6 @@ const STEPS: u64 = 5_000_000;
 
 /// The size of a configuration in bytes.
 const BYTES: usize = 100_000;
-
-/// The formulas of a class with the fields that they set.
-fn formulas(checkpoint: &Checkpoint) -> Vec<(Option<&'static str>, Formula)> {
-    let conditions = [checkpoint.when].into_iter();
-    let conditions = conditions.chain(checkpoint.refuse.iter().map(|(condition, _)| *condition));
-    let conditions = conditions.chain(checkpoint.skip.iter().map(|(_, condition)| *condition));
-    let conditions = conditions.chain(checkpoint.renumbered.iter().map(|(_, list)| *list));
-    let conditions = conditions.filter(|text| !text.is_empty()).map(|text| (None, text));
-    let rows = checkpoint.early_keys.iter().chain(checkpoint.keys).copied().flatten();
-    let rows = rows.map(|row| ((row.kind == Kind::Field).then_some(row.key), row.formula));
-    conditions.chain(rows).map(|(set, text)| (set, Formula::parse(text).unwrap())).collect()
-}
 
 /// The value of each field, of about the given number of bytes.
 type Content = fn(usize) -> Value;
@@ -83,10 +70,10 @@ fn steps(formulas: &[(Option<&'static str>, Formula)], fields: Map<String, Value
 
 #[test]
 fn no_configuration_takes_many_steps() {
-    let all = supported().map(|(_, checkpoint)| checkpoint).chain(supported_towers());
     let (mut most, mut n) = ((0, String::new()), 0);
-    for checkpoint in all {
-        let formulas = formulas(checkpoint);
+    for (arch, checkpoint) in tables() {
+        let formulas = formulas(arch, checkpoint);
+        let formulas: Vec<_> = formulas.into_iter().map(|(set, text)| (set, Formula::parse(text).unwrap())).collect();
         let mut names: Vec<String> = formulas.iter().flat_map(|(_, formula)| formula.names()).collect();
         names.sort();
         names.dedup();

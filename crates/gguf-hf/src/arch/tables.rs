@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_format::{GgmlType, keys};
-use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Map, Row, RowOp, TOWERS, When};
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row, RowOp, TOWERS, When};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
 
 use super::keys::PREFIXES;
+use super::table_formulas;
 use crate::facts::Fact;
 use crate::formula::Formula;
 use crate::pattern::{self, Pattern};
@@ -27,7 +28,7 @@ fn rows(arch: &Architecture) -> impl Iterator<Item = (&'static Row, bool)> {
 const UNLISTED_KEYS: &[&str] = &[];
 
 #[test]
-fn formulas_and_patterns_are_well_formed() {
+fn keys_and_patterns_are_well_formed() {
     let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (arch, checkpoint) in checkpoints() {
         let name = checkpoint.architecture(arch);
@@ -38,24 +39,13 @@ fn formulas_and_patterns_are_well_formed() {
             assert!(!earlier.contains(&checkpoint.when), "{class} is in two tables");
             earlier.push(checkpoint.when);
         }
-        let before = checkpoint.early_keys.iter().chain(checkpoint.keys);
-        let keys = before.chain(checkpoint.tokenizer_first).chain(checkpoint.tokenizer_keys).copied().flatten();
-        for key in keys {
-            assert!(Formula::parse(key.formula).is_ok(), "{name}: {}: {:?}", key.key, Formula::parse(key.formula));
+        for key in table_formulas::keys(checkpoint) {
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
             assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
             let is_own = PREFIXES.iter().any(|prefix| key.key.starts_with(prefix));
             let full = if is_own { key.key.to_owned() } else { format!("{name}.{}", key.key) };
             let is_known = keys::lookup(&full, Some(name)).is_some() || UNLISTED_KEYS.contains(&key.key);
             assert!(key.kind == Kind::Field || is_known, "{name}: no such key: {}", key.key);
-        }
-        assert!(checkpoint.when.is_empty() || Formula::parse(checkpoint.when).is_ok(), "{name}: {}", checkpoint.when);
-        let renames = checkpoint.rename_if.iter().map(|(old, _, formula)| (old, formula));
-        for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {
-            assert!(formula.is_empty() || Formula::parse(formula).is_ok(), "{name}: {tensor}");
-        }
-        for (formula, what) in checkpoint.refuse {
-            assert!(Formula::parse(formula).is_ok(), "{name}: {what}: {:?}", Formula::parse(formula));
         }
     }
     for arch in ARCHITECTURES {
@@ -66,29 +56,10 @@ fn formulas_and_patterns_are_well_formed() {
     }
 }
 
-/// The formula of a function of values.
-fn formula_of(map: &Map) -> Option<&'static str> {
-    match *map {
-        Map::ScaleBy(formula) | Map::ScaleRowsBy(formula) | Map::PadRowsTo(formula) => Some(formula),
-        Map::Add(_) | Map::Scale(_) | Map::NegExp | Map::Softplus | Map::ZeroRows(_) => None,
-    }
-}
-
 /// The facts that a table and the rows of its architecture read.
 fn facts_read(arch: &'static Architecture, checkpoint: &'static Checkpoint) -> BTreeSet<String> {
-    let keys = checkpoint.early_keys.iter().chain(checkpoint.keys).chain(checkpoint.tokenizer_first);
-    let keys = keys.chain(checkpoint.tokenizer_keys).copied().flatten().map(|key| key.formula);
-    let conditions = checkpoint.refuse.iter().map(|(formula, _)| *formula).chain([checkpoint.when]);
-    let conditions = conditions.chain(checkpoint.skip.iter().map(|(_, formula)| *formula));
-    let conditions = conditions.chain(checkpoint.rename_if.iter().map(|(.., formula)| *formula));
-    let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
-    let ops = rows(arch).flat_map(|(row, _)| match row.op {
-        RowOp::Values(formula) | RowOp::ResizeGrid(formula) => vec![formula],
-        RowOp::Map(maps) => maps.iter().filter_map(formula_of).collect(),
-        RowOp::Integers | RowOp::RoundToMean | RowOp::SumParts | RowOp::BatchNorm(_) => Vec::new(),
-    });
-    let formulas = keys.chain(conditions).chain(lists).chain(ops).filter(|formula| !formula.is_empty());
-    let names = formulas.flat_map(|formula| Formula::parse(formula).unwrap().names());
+    let formulas = table_formulas::formulas(arch, checkpoint);
+    let names = formulas.into_iter().flat_map(|(_, formula)| Formula::parse(formula).unwrap().names());
     let patterns =
         rows(arch).flat_map(|(row, _)| row.pattern.split(|c: char| !c.is_ascii_alphanumeric() && !"@._".contains(c)));
     let names = names.chain(patterns.map(str::to_owned));
@@ -126,18 +97,7 @@ fn towers_are_well_formed() {
         for checkpoint in arch.checkpoints {
             let projector = super::projector_type(checkpoint);
             assert!(!projector.is_empty() && projectors.insert(projector.clone()), "{projector}");
-            let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
-            let conditions = checkpoint.refuse.iter().map(|(condition, _)| *condition).chain([checkpoint.when]);
-            for formula in lists.chain(conditions).filter(|formula| !formula.is_empty()) {
-                assert!(Formula::parse(formula).is_ok(), "{projector}: {formula}: {:?}", Formula::parse(formula));
-            }
-            for key in checkpoint.keys.iter().copied().flatten() {
-                assert!(
-                    Formula::parse(key.formula).is_ok(),
-                    "{projector}: {}: {:?}",
-                    key.key,
-                    Formula::parse(key.formula)
-                );
+            for key in table_formulas::keys(checkpoint) {
                 let is_known = key.kind == Kind::Field || keys::lookup(key.key, Some("clip")).is_some();
                 assert!(is_known, "{projector}: no such key: {}", key.key);
             }

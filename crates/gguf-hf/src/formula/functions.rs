@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use gguf_format::sort::CompactSort as _;
+use gguf_model::formula::Function;
 use serde_json::{Value, json};
 
 use super::error::unusable;
 use super::numbers::{arithmetic, centered, icdf, whole};
 use super::steps::{Evaluation, Locals, MAX_LIST, Outcome};
-use super::syntax::{Formula, Function, Op};
+use super::syntax::{Formula, Op};
 use super::values::{field, is_true};
 use crate::templates::template;
 

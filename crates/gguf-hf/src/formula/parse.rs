@@ -1,9 +1,11 @@
-//! The parser of formulas: a function for each level of precedence, from the lowest to the highest.
+//! The parser of formulas: a function for each level of precedence, from the lowest to the highest. The tables hold no formula that it
+//! rejects: `gguf_model::formula` checks them when they are compiled.
 
+use gguf_model::formula::{Function, MAX_DEPTH};
 use serde_json::{Value, json};
 
 use super::error::Error;
-use super::syntax::{Formula, Function, Op};
+use super::syntax::{Formula, Op};
 
 impl Formula {
     /// Parses a formula.
@@ -34,7 +36,7 @@ impl<'a> Parser<'a> {
     }
 
     fn space(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
+        self.at += self.rest().len() - self.rest().trim_ascii_start().len();
     }
 
     /// Consumes a punctuation token.
@@ -72,7 +74,7 @@ impl<'a> Parser<'a> {
 
     fn conditional(&mut self) -> Result<Formula, Error> {
         self.depth += 1;
-        if self.depth > 64 {
+        if self.depth > MAX_DEPTH {
             return self.wrong("less nesting");
         }
         let then = self.either()?;
@@ -161,7 +163,7 @@ impl<'a> Parser<'a> {
                 Op::Divide
             } else if self.sign("%") {
                 Op::Remainder
-            } else if !self.rest().trim_start().starts_with("**") && self.sign("*") {
+            } else if !self.rest().trim_ascii_start().starts_with("**") && self.sign("*") {
                 Op::Multiply
             } else {
                 return Ok(a);
@@ -239,17 +241,17 @@ impl<'a> Parser<'a> {
             return Ok(Formula::Fact(self.name()?));
         }
         let name = self.name()?;
-        Ok(match (name.as_str(), Function::of(&name)) {
+        Ok(match (name.as_str(), Function::of(name.as_bytes())) {
             ("true" | "True", _) => Formula::Constant(Value::Bool(true)),
             ("false" | "False", _) => Formula::Constant(Value::Bool(false)),
             ("null" | "None", _) => Formula::Constant(Value::Null),
-            (_, Some((function, arity))) if self.sign("(") => {
+            (_, Some(function)) if self.sign("(") => {
                 let mut operands = vec![self.conditional()?];
                 while self.sign(",") {
                     operands.push(self.conditional()?);
                 }
                 self.close(")")?;
-                if operands.len() != arity {
+                if operands.len() != function.arity() {
                     return self.wrong("another number of operands");
                 }
                 Formula::Call(function, operands)

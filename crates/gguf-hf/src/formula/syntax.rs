@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use gguf_model::formula::Function;
 use serde_json::Value;
 
 /// A parsed formula.
@@ -45,58 +46,6 @@ pub(crate) enum Op {
     DivideDown,
     Remainder,
     Power,
-}
-
-macro_rules! functions {
-    ($($function:ident $name:literal $arity:literal)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq)]
-        pub(crate) enum Function { $($function),* }
-        impl Function {
-            /// The function of the given name, and its number of operands.
-            pub(super) fn of(name: &str) -> Option<(Function, usize)> {
-                match name {
-                    $($name => Some((Function::$function, $arity)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-functions! {
-    Int "int" 1
-    Float "float" 1
-    Str "str" 1
-    Len "len" 1
-    Abs "abs" 1
-    Sqrt "sqrt" 1
-    Log "log" 1
-    Log2 "log2" 1
-    Round "round" 1
-    Ceil "ceil" 1
-    Min "min" 2
-    Max "max" 2
-    Sum "sum" 1
-    Any "any" 1
-    All "all" 1
-    Lower "lower" 1
-    Required "required" 1
-    Pad "pad" 3
-    OneOf "one_of" 2
-    ByNumber "by_number" 1
-    ByName "by_name" 1
-    Template "template" 1
-    IsList "is_list" 1
-    NLeading "n_leading" 2
-    With "with" 3
-    Numbers "numbers" 1
-    Icdf "icdf" 1
-    Centered "centered" 1
-    TokenId "token_id" 2
-    Merge "merge" 2
-    Range "range" 1
-    Sorted "sorted" 1
-    Split "split" 2
 }
 
 impl fmt::Display for Formula {

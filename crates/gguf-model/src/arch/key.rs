@@ -7,18 +7,20 @@
 macro_rules! keys {
     (@rows [$($done:expr,)*]) => { &[$($done),*] };
     (@rows [$($done:expr,)*] let $field:ident = $formula:expr; $($rest:tt)*) => {
-        keys!(@rows [$($done,)* Key { key: stringify!($field), kind: Kind::Field, is_optional: true, formula: $formula },] $($rest)*)
+        keys!(@rows [$($done,)* Key {
+            key: stringify!($field), kind: Kind::Field, is_optional: true, formula: $crate::formula::checked($formula),
+        },] $($rest)*)
     };
     (@rows [$($done:expr,)*] let @$fact:ident = $formula:expr; $($rest:tt)*) => {
         keys!(@rows [$($done,)* Key {
-            key: concat!("@", stringify!($fact)), kind: Kind::Field, is_optional: true, formula: $formula,
+            key: concat!("@", stringify!($fact)), kind: Kind::Field, is_optional: true, formula: $crate::formula::checked($formula),
         },] $($rest)*)
     };
     (@rows [$($done:expr,)*] $key:literal $kind:ident ? = $formula:expr; $($rest:tt)*) => {
-        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: true, formula: $formula },] $($rest)*)
+        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: true, formula: $crate::formula::checked($formula) },] $($rest)*)
     };
     (@rows [$($done:expr,)*] $key:literal $kind:ident = $formula:expr; $($rest:tt)*) => {
-        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: false, formula: $formula },] $($rest)*)
+        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: false, formula: $crate::formula::checked($formula) },] $($rest)*)
     };
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }

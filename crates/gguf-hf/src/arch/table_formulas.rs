@@ -1,0 +1,125 @@
+//! The formulas in the tables of architectures: their syntax, and the names that they read.
+
+use std::collections::BTreeSet;
+
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Computed, Key, Kind, Map, Row, RowOp, TOWERS};
+use gguf_model::formula;
+
+use crate::formula::Formula;
+
+/// All tables.
+pub(super) fn tables() -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
+    let all = ARCHITECTURES.iter().chain(TOWERS);
+    all.flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)))
+}
+
+/// The key-values of a table, in the order in which they are evaluated.
+pub(super) fn keys(checkpoint: &Checkpoint) -> impl Iterator<Item = &'static Key> {
+    let first = [checkpoint.early_keys, checkpoint.keys, checkpoint.tokenizer_first, checkpoint.tokenizer_keys];
+    first.into_iter().flatten().copied().flatten()
+}
+
+/// The formulas of conditions and lists that are evaluated before the key-values of a table.
+fn conditions_before(checkpoint: &Checkpoint) -> Vec<&'static str> {
+    let refuse = checkpoint.refuse.iter().map(|(condition, _)| *condition);
+    refuse.chain([checkpoint.when]).filter(|text| !text.is_empty()).collect()
+}
+
+/// The formulas that are evaluated after the key-values of a table: those of conditions, lists, rows and computed tensors.
+fn others(arch: &'static Architecture, checkpoint: &Checkpoint) -> Vec<&'static str> {
+    let skip = checkpoint.skip.iter().map(|(_, condition)| *condition);
+    let rename = checkpoint.rename_if.iter().map(|(.., condition)| *condition);
+    let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
+    let computed = checkpoint.computed.iter().filter_map(|tensor| match *tensor {
+        Computed::Values(_, formula) | Computed::Sinusoids(_, formula) => Some(formula),
+        _ => None,
+    });
+    let rows = arch.outside.iter().chain(arch.block).copied().flatten().flat_map(of_row);
+    skip.chain(rename).chain(lists).chain(computed).chain(rows).filter(|text| !text.is_empty()).collect()
+}
+
+fn of_row(row: &Row) -> Vec<&'static str> {
+    match row.op {
+        RowOp::Values(formula) | RowOp::ResizeGrid(formula) => vec![formula],
+        RowOp::Map(maps) => maps.iter().filter_map(of_map).collect(),
+        RowOp::Integers | RowOp::RoundToMean | RowOp::SumParts | RowOp::BatchNorm(_) => Vec::new(),
+    }
+}
+
+fn of_map(map: &Map) -> Option<&'static str> {
+    match *map {
+        Map::ScaleBy(formula) | Map::ScaleRowsBy(formula) | Map::PadRowsTo(formula) => Some(formula),
+        Map::Add(_) | Map::Scale(_) | Map::NegExp | Map::Softplus | Map::ZeroRows(_) => None,
+    }
+}
+
+/// All formulas of a table, in the order in which they are evaluated, each with the field or fact that it sets.
+pub(super) fn formulas(
+    arch: &'static Architecture,
+    checkpoint: &Checkpoint,
+) -> Vec<(Option<&'static str>, &'static str)> {
+    let keys = keys(checkpoint).map(|key| ((key.kind == Kind::Field).then_some(key.key), key.formula));
+    let before = conditions_before(checkpoint).into_iter().map(|text| (None, text));
+    before.chain(keys).chain(others(arch, checkpoint).into_iter().map(|text| (None, text))).collect()
+}
+
+/// The formula with a character deleted, doubled, exchanged with the next, replaced or preceded by another, or without its end: one change
+/// at each place.
+fn mutations(text: &str) -> impl Iterator<Item = String> {
+    const SIGNS: &[u8] = b"()[]{}'\",.:|?!=<>+-*/% @_0e9x\n";
+    let chars: Vec<char> = text.chars().collect();
+    (0..chars.len()).map(move |place| {
+        let mut chars = chars.clone();
+        let after = (place + 1) % chars.len();
+        let sign = SIGNS[(place + chars.len()) % SIGNS.len()].into();
+        match (place + chars.len()) % 6 {
+            0 => _ = chars.remove(place),
+            1 => chars.insert(place, chars[place]),
+            2 => chars.swap(place, after),
+            3 => chars[place] = sign,
+            4 => chars.insert(place, sign),
+            _ => chars.truncate(place),
+        }
+        chars.into_iter().collect()
+    })
+}
+
+/// The check at compile time, and the parser: each has its own list of what is valid, and they are the same.
+#[test]
+fn the_check_accepts_what_the_parser_accepts() {
+    let mut all: BTreeSet<&str> =
+        tables().flat_map(|(arch, checkpoint)| formulas(arch, checkpoint)).map(|(_, text)| text).collect();
+    assert!(all.len() > 1000, "{}", all.len());
+    for text in &all {
+        assert!(Formula::parse(text).is_ok(), "{text}: {:?}", Formula::parse(text));
+    }
+    all.extend([
+        "a if b else c if d else [e, 'f', \"g\", {'h': 1, }]",
+        "not a == -b ** - -c.d[1] | e and not f in [g for h in i ?? j] or [k for l]",
+        "pad(a, 1.5e-3, @b.c) // len ( [] ) % 2. ?? true",
+    ]);
+    let (mut n_valid, mut n_invalid) = (0, 0);
+    for text in all {
+        for changed in mutations(text) {
+            let (check, parse) = (formula::check(&changed), Formula::parse(&changed));
+            assert_eq!(check.is_ok(), parse.is_ok(), "{changed}: {check:?}, {parse:?}");
+            *if check.is_ok() { &mut n_valid } else { &mut n_invalid } += 1;
+        }
+    }
+    println!("{n_valid} valid, {n_invalid} invalid");
+    assert!(n_valid > 20_000 && n_invalid > 20_000);
+}
+
+#[test]
+fn nesting_is_limited_alike() {
+    for n in [61, 62, 63, 64, 65, 66] {
+        for text in [
+            format!("{}a{}", "(".repeat(n), ")".repeat(n)),
+            format!("{}a", "a if b else ".repeat(n)),
+            format!("{}a{}", "{'a': ".repeat(n), "}".repeat(n)),
+            format!("{}a{}", "[a for b in ".repeat(n), "]".repeat(n)),
+        ] {
+            assert_eq!(formula::check(&text).is_ok(), Formula::parse(&text).is_ok(), "{n}: {text}");
+        }
+    }
+}
