@@ -157,4 +157,8 @@ errors! {
     "The bytes of a legacy file are invalid. Feature `legacy`."
     #[cfg(feature = "legacy")]
     Malformed(gguf_legacy::Malformed);
+    "A remote file cannot be read or written."
+    #[cfg(feature = "http")] Remote(gguf_remote::Error);
+    "A URL is invalid."
+    #[cfg(feature = "http")] Location(gguf_remote::LocationError);
 }

@@ -31,6 +31,8 @@
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
 //! | convert a Hugging Face checkpoint | [`convert`], [`Conversion`] | `hf` |
 //! | convert one in memory or in a custom folder | [`Conversion::from_folder`], [`hf::Folder`] | `hf` |
+//! | read models and checkpoints of web servers and the Hub | `remote::Client` | `http` |
+//! | read and write objects of stores | `remote::StoreFile`, `remote::StoreSink` | `cloud` |
 //! | migrate a legacy file | [`legacy::plan`](fn@legacy::plan) | `legacy` |
 //!
 //! Each call is a few lines over the crates of the toolkit, which are available as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
@@ -94,6 +96,9 @@ pub use gguf_quantize as quantize;
 #[cfg(feature = "values")]
 #[doc(inline)]
 pub use gguf_quants as quants;
+#[cfg(feature = "http")]
+#[doc(inline)]
+pub use gguf_remote as remote;
 
 #[cfg(feature = "edit")]
 pub use gguf_edit::diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};

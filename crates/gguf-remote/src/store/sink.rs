@@ -29,9 +29,9 @@ const AT_ONCE: u64 = 4;
 
 /// A sink that uploads its outputs to a store. Each of them is an object, which appears when all data of all outputs is uploaded.
 ///
-/// An object is uploaded in parts of equal length: 16 MiB, or more for one of more than 156 GiB, because a store takes 10,000 parts. A part is sent
-/// when all its bytes are written. A run writes in nearly ascending order, so few parts are in memory at a time: 256 MiB, or four parts
-/// if these are more. Writers wait while there is no room, unless nothing is being sent.
+/// An object is uploaded in parts of equal length: 8 MiB, or more for one of more than 78 GiB, because a store takes 10,000 parts. A part is sent
+/// when all its bytes are written. A run writes in nearly ascending order, so few parts are in memory at a time: two for each thread of the machine, at
+/// least four. Writers wait while there is no room, unless nothing is being sent.
 ///
 /// After an error, or if the sink is dropped, the uploads are aborted. S3 and Google Cloud Storage keep, and charge for, the parts of uploads that
 /// were not aborted because the program was killed; a rule of the bucket can remove them. Azure removes them after a week in any case.
@@ -57,7 +57,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) const USUAL: Limits = Limits { shortest: 16 << 20, memory: 256 << 20 };
+    /// Two parts for each thread, at least four.
+    pub(super) fn usual() -> Limits {
+        const PART: u64 = 8 << 20;
+        let threads = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+        Limits { shortest: PART, memory: threads.max(2) * 2 * PART }
+    }
 }
 
 /// The length of the parts of an object. It is whole mebibytes, unless a test has shorter parts.
@@ -115,7 +120,7 @@ impl StoreSink {
     /// A sink for one run with an output for each location, in their order. An object that exists is an error when the run begins, unless `replace`
     /// is set.
     pub fn new(client: &Client, locations: Vec<Location>, replace: bool) -> StoreSink {
-        StoreSink::with_limits(client, locations, replace, Limits::USUAL)
+        StoreSink::with_limits(client, locations, replace, Limits::usual())
     }
 
     pub(super) fn with_limits(client: &Client, locations: Vec<Location>, replace: bool, limits: Limits) -> StoreSink {
