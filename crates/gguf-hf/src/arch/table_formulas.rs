@@ -1,9 +1,10 @@
 //! The formulas in the tables of architectures: their syntax, and the names that they read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Computed, Key, Kind, Map, Row, RowOp, TOWERS};
 use gguf_model::formula;
+use serde_json::Value as Json;
 
 use crate::formula::Formula;
 
@@ -122,4 +123,76 @@ fn nesting_is_limited_alike() {
             assert_eq!(formula::check(&text).is_ok(), Formula::parse(&text).is_ok(), "{n}: {text}");
         }
     }
+}
+
+/// The names that the formulas of a table read and that it does not set before, each with the formula: fields, and fields of facts.
+fn names_read(arch: &'static Architecture, checkpoint: &Checkpoint) -> Vec<(String, &'static str)> {
+    let mut set: BTreeSet<&str> = BTreeSet::new();
+    let mut read = Vec::new();
+    for (target, text) in formulas(arch, checkpoint) {
+        for path in Formula::parse(text).unwrap().names() {
+            let (root, members) = path.split_once('.').unwrap_or((&path, ""));
+            if !set.contains(root) && !root.starts_with('@') {
+                read.push((root.to_owned(), text));
+            }
+            let members = members.split('.').filter(|name| !name.is_empty());
+            read.extend(members.map(|name| (name.to_owned(), text)));
+        }
+        set.extend(target);
+    }
+    read
+}
+
+/// The names in an object and in all objects within.
+fn collect(value: &Json, names: &mut BTreeSet<String>) {
+    match value {
+        Json::Object(object) => object.iter().for_each(|(name, value)| {
+            names.insert(name.clone());
+            collect(value, names);
+        }),
+        Json::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        _ => {}
+    }
+}
+
+/// The names in recorded configurations, and in the classes of transformers.
+fn recorded() -> BTreeSet<String> {
+    let mut names: BTreeSet<String> =
+        include_str!("../../tests/data/config-names.txt").split_whitespace().map(str::to_owned).collect();
+    let classes: Json = serde_json::from_str(include_str!("../../data/autoconfig.json")).unwrap();
+    collect(&classes["base"], &mut names);
+    for class in classes["classes"].as_object().unwrap().values() {
+        collect(&class["defaults"], &mut names);
+        for part in ["map", "subs"] {
+            names.extend(class[part].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+        }
+        let stored = class["map"].as_object().into_iter().flatten().map(|(_, name)| name);
+        let derived = class["rules"].as_array().into_iter().flatten().map(|rule| &rule[0]);
+        names.extend(stored.chain(derived).filter_map(Json::as_str).map(str::to_owned));
+    }
+    names
+}
+
+/// A misspelt name would be a missing field: an optional key would not be written, and a condition would not hold.
+#[test]
+fn names_in_formulas_exist() {
+    let recorded = recorded();
+    let lines = include_str!("../../tests/data/unrecorded-names.tsv").lines().filter(|line| !line.starts_with('#'));
+    let mut reviewed: BTreeMap<&str, &str> = lines.map(|line| line.split_once('\t').unwrap()).collect();
+    assert!(reviewed.values().all(|source| !source.is_empty()));
+    let (mut unknown, mut used) = (BTreeSet::new(), BTreeSet::new());
+    for (arch, checkpoint) in tables() {
+        for (name, text) in names_read(arch, checkpoint) {
+            if recorded.contains(&name) {
+                continue;
+            }
+            match reviewed.get_key_value(name.as_str()) {
+                Some((name, _)) => used.extend([*name]),
+                None => drop(unknown.insert(format!("{name} ({}): {text}", checkpoint.classes[0]))),
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "names that no configuration has: {unknown:#?}");
+    reviewed.retain(|name, _| !used.contains(name));
+    assert!(reviewed.is_empty(), "no longer read, or recorded: {reviewed:?}");
 }

@@ -6,6 +6,7 @@ mod counting;
 mod encoder;
 mod guards;
 mod made;
+mod names;
 mod tokens;
 
-gguf_test::main!(convert, encoder, guards, made, tokens);
+gguf_test::main!(convert, encoder, guards, made, names, tokens);

@@ -33,6 +33,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["NomicBertModel"],
     layers: &["encoder.layers.{}."],
+    rename_if: &[],
     skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
     vocab: Vocab::UnigramOrWordPiece,
     tokenizer_first: &[WORD_PIECE_TYPES],
