@@ -7,7 +7,8 @@
 //! interprets them. For architectures without a table, [`COMMON`] lists tensors that have the same meaning everywhere;
 //! they are checked if present.
 //!
-//! The types of tables have a file each: `row.rs` for the rows of tensors, with sizes (`dim.rs`) and conditions (`when.rs`); `tensor.rs` for a
+//! The types of tables have a file each: `row.rs` for the rows of tensors, with sizes (`dim.rs`) and
+//! conditions (`when.rs`), which are expressions (`expr.rs`) over the names in `names.rs`; `tensor.rs` for a
 //! weight or bias of a row; `key.rs` for key-values; `checkpoint.rs` for checkpoints, with their tokenizers (`vocab.rs`). `groups.rs` has the rows
 //! that many tables share, and `list.rs` the list of all tables.
 
@@ -17,17 +18,21 @@ pub use crate::stack::Stack;
 
 // Macros of tables must precede the tables.
 #[macro_use]
+mod dim;
+#[macro_use]
 mod key;
 #[macro_use]
 mod row;
+#[macro_use]
+mod when;
 
 mod checkpoint;
-mod dim;
+mod expr;
 mod formulas;
 mod list;
+mod names;
 mod tensor;
 mod vocab;
-mod when;
 
 mod afmoe;
 mod apertus;
@@ -166,6 +171,7 @@ mod xverse;
 
 pub use checkpoint::{Checkpoint, Computed};
 pub use dim::Dim;
+pub use expr::Expr;
 pub use key::{Key, Kind};
 pub use list::ARCHITECTURES;
 pub use row::{FUSED, FUSED_EXPERTS, FUSED_LATENT, FUSED_LINEAR, Map, Need, Row, RowOp};
@@ -178,7 +184,9 @@ mod prelude {
     pub(super) use gguf_format::keys;
 
     pub(super) use super::groups::*;
-    pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, RowOp, Vocab, When};
+    pub(super) use super::{
+        Architecture, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Row, RowOp, Vocab, When,
+    };
 }
 
 /// An architecture, or several with the same tensors.

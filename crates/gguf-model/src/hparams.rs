@@ -371,6 +371,11 @@ impl<'g> Hparams<'g> {
         of?.get(block)?.checked_mul(length?)
     }
 
+    /// Whether block `block` has experts.
+    pub fn has_experts(&self, block: u64) -> bool {
+        self.experts > 0 && block >= self.leading_dense && self.is_expert_step(block) && self.is_moe_layer(block)
+    }
+
     /// Whether `interleave_moe_layer_step` selects block `block` for experts.
     pub fn is_expert_step(&self, block: u64) -> bool {
         self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))

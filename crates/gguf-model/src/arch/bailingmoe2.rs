@@ -44,6 +44,10 @@ const KEYS: &[Key] = keys! {
     "expert_weights_norm" Bool = "norm_topk_prob";
 };
 
+/// Width of the feed-forward part of all shared experts together, each with a width of its own.
+const SHARED_EACH_FF: Dim =
+    dim!("expert_shared_count * (expert_shared_feed_forward_length or expert_feed_forward_length)");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"        [Embd Vocab] Required Always <- "word_embeddings";
     "output_norm.weight"       [Embd]       Required Always <- "norm";
@@ -61,7 +65,7 @@ const BLOCK: &[Row] = rows! {
 };
 
 const SHARED: &[Row] = rows! {
-    "ffn_gate_shexp.weight" [Embd SharedEachFf] Required Experts <- "mlp.shared_experts.gate_proj";
-    "ffn_up_shexp.weight"   [Embd SharedEachFf] Required Experts <- "mlp.shared_experts.up_proj";
-    "ffn_down_shexp.weight" [SharedEachFf Embd] Required Experts <- "mlp.shared_experts.down_proj";
+    "ffn_gate_shexp.weight" [Embd SHARED_EACH_FF] Required Experts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SHARED_EACH_FF] Required Experts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SHARED_EACH_FF Embd] Required Experts <- "mlp.shared_experts.down_proj";
 };

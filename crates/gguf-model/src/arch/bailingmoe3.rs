@@ -105,7 +105,7 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "ssm_a"                [One Heads]       Required Recurrent <- "attention.A_log" : "h -> h 1", Map::NegExp, Map::Scale(-1.0);
+    "ssm_a"                ["1" Heads]       Required Recurrent <- "attention.A_log" : "h -> h 1", Map::NegExp, Map::Scale(-1.0);
     "ssm_f_a.weight"       [Embd KdaInner]   Required Recurrent <- "attention.f_proj";
     "ssm_g_a.weight"       [Embd KdaInner]   Required Recurrent <- "attention.g_proj";
     "attn_q.weight"        [Embd MlaQ]       Required AttentionNoQLora <- "attention.q_proj";

@@ -47,11 +47,11 @@ const BLOCK: &[Row] = rows! {
 
 /// The scales of the matrices, in files of other converters.
 const SCALES: &[Row] = rows! {
-    "attn_q.scale"         [One]        Optional Always;
-    "attn_k.scale"         [One]        Optional Always;
-    "attn_v.scale"         [One]        Optional Always;
-    "attn_output.scale"    [One]        Optional Always;
-    "ffn_gate.scale"       [One]        Optional Always;
-    "ffn_down.scale"       [One]        Optional Always;
-    "ffn_up.scale"         [One]        Optional Always;
+    "attn_q.scale"         ["1"]        Optional Always;
+    "attn_k.scale"         ["1"]        Optional Always;
+    "attn_v.scale"         ["1"]        Optional Always;
+    "attn_output.scale"    ["1"]        Optional Always;
+    "ffn_gate.scale"       ["1"]        Optional Always;
+    "ffn_down.scale"       ["1"]        Optional Always;
+    "ffn_up.scale"         ["1"]        Optional Always;
 };

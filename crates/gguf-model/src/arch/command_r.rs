@@ -31,6 +31,6 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"     [Embd]          Required Always <- "input_layernorm";
-    "attn_q_norm.weight"   [HeadK Heads]   Required Deep   <- "self_attn.q_norm";
-    "attn_k_norm.weight"   [HeadK HeadsKv] Required Deep   <- "self_attn.k_norm";
+    "attn_q_norm.weight"   [HeadK Heads]   Required "block_count >= 64"   <- "self_attn.q_norm";
+    "attn_k_norm.weight"   [HeadK HeadsKv] Required "block_count >= 64"   <- "self_attn.k_norm";
 };

@@ -63,17 +63,26 @@ const HEADS_OF_BLOCKS: &[Key] = keys! {
     "attention.head_count_kv" U32? = "num_key_value_heads_per_layer";
 };
 
+/// Blocks with heads of keys and values.
+const HAS_KEYS: When = when!("attention.head_count_kv");
+
+/// Blocks with heads of queries only, whose attention is one matrix.
+const LINEAR: When = when!("attention.head_count and not attention.head_count_kv");
+
+/// Blocks with a feed-forward part.
+const HAS_FF: When = when!("feed_forward_length");
+
 const BLOCK: &[Row] = rows! {
-    "attn_norm.weight"   [Embd]      Required    HasKeys <- "input_layernorm";
-    "attn_norm.weight"   [Embd]      Required    Linear <- "input_layernorm";
-    "ffn_norm.weight"    [Embd]      Required    HasFf <- "post_attention_layernorm";
-    "attn_qkv.weight"    [Embd Qkv]  Optional    HasKeys + Optional;
-    "attn_q.weight"      [Embd Q]    UnlessFused HasKeys + Optional <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"      [Embd K]    UnlessFused HasKeys + Optional <- "self_attn.k_proj" : ROPE_K;
-    "attn_v.weight"      [Embd V]    UnlessFused HasKeys + Optional <- "self_attn.v_proj";
-    "attn_output.weight" [Q Embd]    Required    HasKeys + Optional <- "self_attn.o_proj";
-    "attn_output.weight" [Embd Embd] Required    Linear + Optional <- "self_attn.linear_attn";
-    "ffn_gate.weight"    [Embd Ff]   Required    HasFf + Optional <- "mlp.gate_proj";
-    "ffn_up.weight"      [Embd Ff]   Required    HasFf + Optional <- "mlp.up_proj";
-    "ffn_down.weight"    [Ff Embd]   Required    HasFf + Optional <- "mlp.down_proj";
+    "attn_norm.weight"   [Embd]      Required    HAS_KEYS <- "input_layernorm";
+    "attn_norm.weight"   [Embd]      Required    LINEAR <- "input_layernorm";
+    "ffn_norm.weight"    [Embd]      Required    HAS_FF <- "post_attention_layernorm";
+    "attn_qkv.weight"    [Embd Qkv]  Optional    HAS_KEYS + Optional;
+    "attn_q.weight"      [Embd Q]    UnlessFused HAS_KEYS + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd K]    UnlessFused HAS_KEYS + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"      [Embd V]    UnlessFused HAS_KEYS + Optional <- "self_attn.v_proj";
+    "attn_output.weight" [Q Embd]    Required    HAS_KEYS + Optional <- "self_attn.o_proj";
+    "attn_output.weight" [Embd Embd] Required    LINEAR + Optional <- "self_attn.linear_attn";
+    "ffn_gate.weight"    [Embd Ff]   Required    HAS_FF + Optional <- "mlp.gate_proj";
+    "ffn_up.weight"      [Embd Ff]   Required    HAS_FF + Optional <- "mlp.up_proj";
+    "ffn_down.weight"    [Ff Embd]   Required    HAS_FF + Optional <- "mlp.down_proj";
 };

@@ -76,14 +76,14 @@ const GLM_NEXT_TOKENS: &[Key] = keys! {
 
 /// [`LATENT_ATTENTION`]; small models have no low-rank queries, and files of 2024 have keys and values in one matrix.
 const LATENT: &[Row] = rows! {
-    "attn_q.weight"         [Embd MlaQ]             Required NoQLora <- "self_attn.q_proj";
-    "attn_q_a.weight"       [Embd QLora]            Required QLora <- "self_attn.q_a_proj";
-    "attn_q_a_norm.weight"  [QLora]                 Required QLora <- "self_attn.q_a_layernorm";
-    "attn_q_b.weight"       [QLora MlaQ]            Required QLora <- "self_attn.q_b_proj";
+    "attn_q.weight"         [Embd MlaQ]             Required "not attention.q_lora_rank" <- "self_attn.q_proj";
+    "attn_q_a.weight"       [Embd QLora]            Required "attention.q_lora_rank" <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight"  [QLora]                 Required "attention.q_lora_rank" <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"       [QLora MlaQ]            Required "attention.q_lora_rank" <- "self_attn.q_b_proj";
     "attn_kv_a_mqa.weight"  [Embd KvLoraRot]        Required Always <- "self_attn.kv_a_proj_with_mqa";
     "attn_kv_a_norm.weight" [KvLora]                Required Always <- "self_attn.kv_a_layernorm";
-    "attn_k_b.weight"       [MlaNope KvLora Heads]  Required Mla <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
-    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Mla <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_kv_b.weight"      [KvLora LatentKv]       Required NoMla;
+    "attn_k_b.weight"       [MlaNope KvLora Heads]  Required "attention.key_length_mla" <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required "attention.key_length_mla" <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_kv_b.weight"      [KvLora LatentKv]       Required "not attention.key_length_mla";
     "attn_output.weight"    [MlaV Embd]             Required Always <- "self_attn.o_proj";
 };

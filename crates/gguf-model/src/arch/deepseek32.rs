@@ -69,6 +69,9 @@ const GLM_KEYS: &[Key] = keys! {
     "attention.indexer.types" Bool? = "null if indexer_types == null else [t == 'full' for t in indexer_types]";
 };
 
+/// Blocks with an indexer of their own, according to the list in a key.
+const WITH_INDEXER: When = when!("has_indexer");
+
 /// The indexer, which selects positions.
 pub(super) const INDEXER: &[Row] = rows! {
     "indexer.attn_q_b.weight" [QLora IndexerQ]    Optional Always <- "self_attn.indexer.wq_b";
@@ -79,10 +82,10 @@ pub(super) const INDEXER: &[Row] = rows! {
 
 /// The indexer, in the blocks that have one of their own; the others use that of an earlier block.
 pub(super) const OWN_INDEXER: &[Row] = rows! {
-    "indexer.attn_q_b.weight" [QLora IndexerQ]    Required OwnIndexer <- "self_attn.indexer.wq_b";
-    "indexer.attn_k.weight"   [Embd IndexerKey]   Required OwnIndexer <- "self_attn.indexer.wk";
-    "indexer.k_norm.weight"   [IndexerKey]        Required OwnIndexer + Required <- "self_attn.indexer.k_norm";
-    "indexer.proj.weight"     [Embd IndexerHeads] Required OwnIndexer <- "self_attn.indexer.weights_proj";
+    "indexer.attn_q_b.weight" [QLora IndexerQ]    Required WITH_INDEXER <- "self_attn.indexer.wq_b";
+    "indexer.attn_k.weight"   [Embd IndexerKey]   Required WITH_INDEXER <- "self_attn.indexer.wk";
+    "indexer.k_norm.weight"   [IndexerKey]        Required WITH_INDEXER + Required <- "self_attn.indexer.k_norm";
+    "indexer.proj.weight"     [Embd IndexerHeads] Required WITH_INDEXER <- "self_attn.indexer.weights_proj";
 };
 
 /// The indexer of all blocks.

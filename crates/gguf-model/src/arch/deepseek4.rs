@@ -139,13 +139,25 @@ const EMBEDDING_OUT: &[Key] = keys! {
     "embedding_length_out" U32 = "hidden_size * hc_mult";
 };
 
+/// Ranks of the output projections of all groups of heads, summed.
+const GROUPS_LORA: Dim = dim!("attention.output_group_count * attention.output_lora_rank");
+
+/// Elements of compressed keys; keys overlap, and are twice as long, in blocks with an indexer.
+const COMPRESSED: Dim = dim!("attention.key_length * (2 if attention.compress_ratios == 4 else 1)");
+
+/// Blocks whose attention compresses positions.
+const COMPRESSED_BLOCKS: When = when!("attention.compress_ratios");
+
+/// Blocks with an indexer that selects among compressed positions.
+const INDEXED: When = when!("attention.compress_ratios == 4");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"      [Embd Vocab]      Required Always <- "embed";
     "output_norm.weight"     [Embd]            Required Always <- "norm";
     "output.weight"          [Embd Vocab]      Required Always <- "head";
     "output_hc_fn.weight"    [HyperEmbd Hyper] Required Always <- "hc_head_fn";
     "output_hc_base.weight"  [Hyper]           Required Always <- "hc_head_base";
-    "output_hc_scale.weight" [One]             Required Always <- "hc_head_scale";
+    "output_hc_scale.weight" ["1"]             Required Always <- "hc_head_scale";
 };
 
 /// Attention and hyper-connections.
@@ -157,32 +169,32 @@ pub(super) const BLOCK: &[Row] = rows! {
     "attn_q_b.weight"        [QLora Q]            Required Mixed  <- "attn.wq_b";
     "attn_kv.weight"         [Embd HeadK]         Required Mixed  <- "attn.wkv";
     "attn_kv_a_norm.weight"  [HeadK]              Required Mixed  <- "attn.kv_norm";
-    "attn_output_a.weight"   [GroupQ GroupsLora]  Required Mixed  <- "attn.wo_a";
-    "attn_output_b.weight"   [GroupsLora Embd]    Required Mixed  <- "attn.wo_b";
+    "attn_output_a.weight"   ["attention.head_count * attention.key_length / attention.output_group_count" GROUPS_LORA]  Required Mixed  <- "attn.wo_a";
+    "attn_output_b.weight"   [GROUPS_LORA Embd]    Required Mixed  <- "attn.wo_b";
     "hc_attn_fn.weight"      [HyperEmbd HyperMix] Required Mixed  <- "hc_attn_fn";
     "hc_attn_base.weight"    [HyperMix]           Required Mixed  <- "hc_attn_base";
-    "hc_attn_scale.weight"   [Three]              Required Mixed  <- "hc_attn_scale";
+    "hc_attn_scale.weight"   ["3"]              Required Mixed  <- "hc_attn_scale";
     "hc_ffn_fn.weight"       [HyperEmbd HyperMix] Required Mixed  <- "hc_ffn_fn";
     "hc_ffn_base.weight"     [HyperMix]           Required Mixed  <- "hc_ffn_base";
-    "hc_ffn_scale.weight"    [Three]              Required Mixed  <- "hc_ffn_scale";
+    "hc_ffn_scale.weight"    ["3"]              Required Mixed  <- "hc_ffn_scale";
 };
 
 const COMPRESSOR: &[Row] = rows! {
-    "attn_compressor_kv.weight"      [Embd Compressed]       Required Compressed <- "attn.compressor.wkv";
-    "attn_compressor_gate.weight"    [Embd Compressed]       Required Compressed <- "attn.compressor.wgate";
-    "attn_compressor_ape.weight"     [Compressed Ratio]      Required Compressed <- "attn.compressor.ape";
-    "attn_compressor_norm.weight"    [HeadK]                 Required Compressed <- "attn.compressor.norm";
-    "indexer.proj.weight"            [Embd IndexerHeads]     Required Indexed <- "attn.indexer.weights_proj";
-    "indexer.attn_q_b.weight"        [QLora IndexerQ]        Required Indexed <- "attn.indexer.wq_b";
-    "indexer_compressor_kv.weight"   [Embd TwiceIndexerKey]  Required Indexed <- "attn.indexer.compressor.wkv";
-    "indexer_compressor_gate.weight" [Embd TwiceIndexerKey]  Required Indexed <- "attn.indexer.compressor.wgate";
-    "indexer_compressor_ape.weight"  [TwiceIndexerKey Ratio] Required Indexed <- "attn.indexer.compressor.ape";
-    "indexer_compressor_norm.weight" [IndexerKey]            Required Indexed <- "attn.indexer.compressor.norm";
+    "attn_compressor_kv.weight"      [Embd COMPRESSED]       Required COMPRESSED_BLOCKS <- "attn.compressor.wkv";
+    "attn_compressor_gate.weight"    [Embd COMPRESSED]       Required COMPRESSED_BLOCKS <- "attn.compressor.wgate";
+    "attn_compressor_ape.weight"     [COMPRESSED "attention.compress_ratios"]      Required COMPRESSED_BLOCKS <- "attn.compressor.ape";
+    "attn_compressor_norm.weight"    [HeadK]                 Required COMPRESSED_BLOCKS <- "attn.compressor.norm";
+    "indexer.proj.weight"            [Embd IndexerHeads]     Required INDEXED <- "attn.indexer.weights_proj";
+    "indexer.attn_q_b.weight"        [QLora IndexerQ]        Required INDEXED <- "attn.indexer.wq_b";
+    "indexer_compressor_kv.weight"   [Embd "2 * attention.indexer.key_length"]  Required INDEXED <- "attn.indexer.compressor.wkv";
+    "indexer_compressor_gate.weight" [Embd "2 * attention.indexer.key_length"]  Required INDEXED <- "attn.indexer.compressor.wgate";
+    "indexer_compressor_ape.weight"  ["2 * attention.indexer.key_length" "attention.compress_ratios"] Required INDEXED <- "attn.indexer.compressor.ape";
+    "indexer_compressor_norm.weight" [IndexerKey]            Required INDEXED <- "attn.indexer.compressor.norm";
 };
 
 const ROUTER: &[Row] = rows! {
-    "ffn_gate_tid2eid.weight" [ExpertsUsed Vocab] Required Hashed <- "ffn.gate.tid2eid" => RowOp::Integers;
-    "exp_probs_b.bias"        [Experts]           Required Scored <- "ffn.gate.bias";
+    "ffn_gate_tid2eid.weight" ["expert_used_count" Vocab] Required "block < hash_layer_count" <- "ffn.gate.tid2eid" => RowOp::Integers;
+    "exp_probs_b.bias"        [Experts]           Required "block >= hash_layer_count" <- "ffn.gate.bias";
     "exp_probs_b_vl.bias"     [Experts]           Optional Always <- "ffn.gate.bias_vl";
 };
 

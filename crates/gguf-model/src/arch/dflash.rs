@@ -216,50 +216,62 @@ const MUSE_KEYS: &[Key] = keys! {
     "attention.sliding_window_pattern" Bool? = "[t == 'sliding_attention' for t in layer_types] if slides else null";
 };
 
+/// Drafts of which it is unknown whether they have a Markov head.
+const MAYBE_MARKOV: When = when!("not set(the first dimension of markov_w1)");
+
+/// Drafts with a selector of tokens.
+const SELECTOR: When = when!("has_selector");
+
+/// All other blocks.
+const UNMIXED: When = when!("not hyper_connection.count");
+
+/// Weights of the convolutions of a draft: two for each group of elements and position.
+const DRAFT_CONVS: Dim = dim!("2 * conv_kernel_size * (embedding_length / conv_group_size)");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab] Optional Always <- "embed_tokens";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
     "output.weight"               [Embd DraftVocab] Optional Always <- "lm_head";
-    "fc.weight"                   [LayersEmbd Embd] Required Always <- "fc | main_proj";
-    "fc.scale"                    [One]        Optional Always;
+    "fc.weight"                   ["embedding_length * the number of target_layers" Embd] Required Always <- "fc | main_proj";
+    "fc.scale"                    ["1"]        Optional Always;
     "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm | main_norm";
     "d2t"                         [DraftVocab] Optional Always;
     "markov_w1.weight"            [Any Vocab]  Optional Always <- "markov_head.markov_w1";
-    "markov_w2.weight"            [MarkovRank DraftVocab] Required Markov;
-    "markov_w2.weight"            []           Optional MaybeMarkov <- "markov_head.markov_w2";
-    "markov_w2.scale"             [One]        Optional Markov;
-    "conf_proj.weight"            [EmbdMarkov One] Optional Markov + Optional;
-    "conf_proj.weight"            [Any One]    Optional MaybeMarkov + Optional <- "confidence_head.proj";
-    "selector_predecessor.weight" [SelectorRank Vocab] Required Selector <- "candidate_selector.predecessor_codebook";
-    "selector_successor.weight"   [SelectorRank Vocab] Required Selector <- "candidate_selector.successor_codebook";
-    "selector_hidden.weight"      [Embd SelectorRank] Required Selector <- "candidate_selector.hidden_projection";
+    "markov_w2.weight"            ["the first dimension of markov_w1" DraftVocab] Required "the first dimension of markov_w1";
+    "markov_w2.weight"            []           Optional MAYBE_MARKOV <- "markov_head.markov_w2";
+    "markov_w2.scale"             ["1"]        Optional "the first dimension of markov_w1";
+    "conf_proj.weight"            ["embedding_length + the first dimension of markov_w1" "1"] Optional "the first dimension of markov_w1" + Optional;
+    "conf_proj.weight"            [Any "1"]    Optional MAYBE_MARKOV + Optional <- "confidence_head.proj";
+    "selector_predecessor.weight" ["selector_rank" Vocab] Required SELECTOR <- "candidate_selector.predecessor_codebook";
+    "selector_successor.weight"   ["selector_rank" Vocab] Required SELECTOR <- "candidate_selector.successor_codebook";
+    "selector_hidden.weight"      [Embd "selector_rank"] Required SELECTOR <- "candidate_selector.hidden_projection";
     "output_hc_fn.weight"         [HyperEmbd Hyper] Required Mixed <- "hc_head_fn";
     "output_hc_base.weight"       [Hyper]      Required Mixed <- "hc_head_base";
-    "output_hc_scale.weight"      [One]        Required Mixed <- "hc_head_scale";
+    "output_hc_scale.weight"      ["1"]        Required Mixed <- "hc_head_scale";
     "rope_freqs.weight"           [HalfHead]   Optional Always;
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_norm.weight"            [Embd]       Required Unmixed <- "input_layernorm";
-    "ffn_norm.weight"             [Embd]       Required Unmixed <- "post_attention_layernorm";
-    "post_attention_norm.weight"  [Embd]       Optional Unmixed <- "attention_post_norm";
-    "post_ffw_norm.weight"        [Embd]       Optional Unmixed <- "post_feedforward_layernorm";
-    "layer_output_scale.weight"   [One]        Optional Unmixed <- "layer_scalar";
-    "attn_q.weight"               [Embd Q]     Required Unmixed <- "self_attn.q_proj";
-    "attn_k.weight"               [Embd K]     Required Unmixed <- "self_attn.k_proj";
-    "attn_q.weight"               [Embd Q]     Required Unmixed <- "self_attn.interleaved_q_proj" : "(h i two) e -> (h two i) e";
-    "attn_k.weight"               [Embd K]     Required Unmixed <- "self_attn.interleaved_k_proj" : "(kv i two) e -> (kv two i) e";
-    "attn_v.weight"               [Embd V]     Optional Unmixed <- "self_attn.v_proj";
-    "attn_output.weight"          [Q Embd]     Required Unmixed <- "self_attn.o_proj";
-    "attn_q_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.q_norm";
-    "attn_k_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.k_norm";
-    "attn_q_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.interleaved_q_norm" : "(i two) -> (two i)";
-    "attn_k_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.interleaved_k_norm" : "(i two) -> (two i)";
-    "attn_sinks.weight"           [Heads]      Optional Unmixed <- "self_attn.sinks | self_attn.attention_sink_bias";
-    "attn_conv_base"              [Embd DraftConv Two] Required Selector <- "attention_conv.base_kernel";
-    "attn_conv_proj.weight"       [Embd DraftConvs] Required Selector <- "attention_conv.kernel_projection";
-    "ffn_conv_base"               [Embd DraftConv Two] Required Selector <- "mlp_conv.base_kernel";
-    "ffn_conv_proj.weight"        [Embd DraftConvs] Required Selector <- "mlp_conv.kernel_projection";
+    "attn_norm.weight"            [Embd]       Required UNMIXED <- "input_layernorm";
+    "ffn_norm.weight"             [Embd]       Required UNMIXED <- "post_attention_layernorm";
+    "post_attention_norm.weight"  [Embd]       Optional UNMIXED <- "attention_post_norm";
+    "post_ffw_norm.weight"        [Embd]       Optional UNMIXED <- "post_feedforward_layernorm";
+    "layer_output_scale.weight"   ["1"]        Optional UNMIXED <- "layer_scalar";
+    "attn_q.weight"               [Embd Q]     Required UNMIXED <- "self_attn.q_proj";
+    "attn_k.weight"               [Embd K]     Required UNMIXED <- "self_attn.k_proj";
+    "attn_q.weight"               [Embd Q]     Required UNMIXED <- "self_attn.interleaved_q_proj" : "(h i two) e -> (h two i) e";
+    "attn_k.weight"               [Embd K]     Required UNMIXED <- "self_attn.interleaved_k_proj" : "(kv i two) e -> (kv two i) e";
+    "attn_v.weight"               [Embd V]     Optional UNMIXED <- "self_attn.v_proj";
+    "attn_output.weight"          [Q Embd]     Required UNMIXED <- "self_attn.o_proj";
+    "attn_q_norm.weight"          [HeadK]      Required UNMIXED <- "self_attn.q_norm";
+    "attn_k_norm.weight"          [HeadK]      Required UNMIXED <- "self_attn.k_norm";
+    "attn_q_norm.weight"          [HeadK]      Required UNMIXED <- "self_attn.interleaved_q_norm" : "(i two) -> (two i)";
+    "attn_k_norm.weight"          [HeadK]      Required UNMIXED <- "self_attn.interleaved_k_norm" : "(i two) -> (two i)";
+    "attn_sinks.weight"           [Heads]      Optional UNMIXED <- "self_attn.sinks | self_attn.attention_sink_bias";
+    "attn_conv_base"              [Embd "conv_kernel_size" "2"] Required SELECTOR <- "attention_conv.base_kernel";
+    "attn_conv_proj.weight"       [Embd DRAFT_CONVS] Required SELECTOR <- "attention_conv.kernel_projection";
+    "ffn_conv_base"               [Embd "conv_kernel_size" "2"] Required SELECTOR <- "mlp_conv.base_kernel";
+    "ffn_conv_proj.weight"        [Embd DRAFT_CONVS] Required SELECTOR <- "mlp_conv.kernel_projection";
 };
 
 const ROUTER: &[Row] = rows! {

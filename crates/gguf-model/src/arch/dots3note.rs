@@ -106,18 +106,37 @@ const KEYS: &[Key] = keys! {
     "attention.indexer.types" Bool = "[not w for w in is_windowed]";
 };
 
+/// Elements of the queries of all heads of a block, which depend on its window.
+const WINDOW_Q: Dim = dim!(
+    "attention.head_count * (attention.key_length_mla_swa if is_windowed else attention.key_length_mla or attention.key_length)"
+);
+
+/// Elements of the values of all heads of a block, which depend on its window.
+const WINDOW_V: Dim = dim!(
+    "attention.head_count * (attention.value_length_mla_swa if is_windowed else attention.value_length_mla or attention.value_length)"
+);
+
+/// Rank of the key and value projection of a block, which depends on its window, and the rotated elements.
+const WINDOW_KV: Dim =
+    dim!("(attention.kv_lora_rank_swa if is_windowed else attention.kv_lora_rank) + rope.dimension_count");
+
+/// Rank of the key and value projection of a block with a window.
+const KV_LORA_SWA: Dim = dim!("attention.kv_lora_rank_swa");
+
 const BLOCK: &[Row] = rows! {
     "attn_q_a.weight"       [Embd QLora]  Required Always <- "self_attn.q_a_proj";
     "attn_q_a_norm.weight"  [QLora]       Required Always <- "self_attn.q_a_layernorm", Map::ScaleBy("q_rescale");
-    "attn_q_b.weight"       [QLora LayerMlaQ] Required Always <- "self_attn.q_b_proj";
-    "attn_kv_a_mqa.weight"  [Embd LayerKvLoraRot] Required Always <- "self_attn.kv_a_proj_with_mqa";
-    "attn_kv_a_norm.weight" [LayerKvLora] Required Windowed <- "self_attn.kv_a_layernorm", Map::ScaleBy("swa_kv_rescale");
-    "attn_kv_a_norm.weight" [KvLora]      Required Whole <- "self_attn.kv_a_layernorm", Map::ScaleBy("kv_rescale");
-    "attn_k_b.weight"       [LayerMlaNope LayerKvLora Heads] Required Windowed <- "self_attn.kv_b_proj" : "(h s[:swa.nope]) e -> h e s";
-    "attn_k_b.weight"       [MlaNope KvLora Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
-    "attn_v_b.weight"       [LayerKvLora LayerMlaHeadV Heads] Required Windowed <- "self_attn.kv_b_proj" : "(h s[swa.nope:]) e -> h s e";
-    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
-    "attn_k_norm.weight"    [Rot]         Required Always <- "self_attn.k_layernorm";
+    "attn_q_b.weight"       [QLora WINDOW_Q] Required Always <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight"  [Embd WINDOW_KV] Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" [KV_LORA_SWA] Required "is_windowed" <- "self_attn.kv_a_layernorm", Map::ScaleBy("swa_kv_rescale");
+    "attn_kv_a_norm.weight" [KvLora]      Required "not is_windowed" <- "self_attn.kv_a_layernorm", Map::ScaleBy("kv_rescale");
+    "attn_k_b.weight"       ["attention.key_length_mla_swa - rope.dimension_count" KV_LORA_SWA Heads] Required "is_windowed" <- "self_attn.kv_b_proj"
+        : "(h s[:swa.nope]) e -> h e s";
+    "attn_k_b.weight"       [MlaNope KvLora Heads] Required "not is_windowed" <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"       [KV_LORA_SWA "attention.value_length_mla_swa" Heads] Required "is_windowed" <- "self_attn.kv_b_proj"
+        : "(h s[swa.nope:]) e -> h s e";
+    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required "not is_windowed" <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_k_norm.weight"    ["rope.dimension_count"]         Required Always <- "self_attn.k_layernorm";
     "attn_gate.weight"      [Embd Heads]  Required Always <- "self_attn.g_proj";
-    "attn_output.weight"    [LayerMlaV Embd] Required Always <- "self_attn.o_proj";
+    "attn_output.weight"    [WINDOW_V Embd] Required Always <- "self_attn.o_proj";
 };

@@ -48,11 +48,14 @@ const EARLY: &[Key] = keys! {
     "norm_before_fc" Bool = "@config.norm_before_fc|false";
 };
 
+/// Hidden states of the blocks of the target that a draft reads.
+const TARGET_EMBD: Dim = dim!("target_hidden_size * the number of target_layers");
+
 const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"      [HalfRot] Optional Always;
     "token_embd.weight"      [Embd Any] Optional Always <- "embed_tokens";
-    "fc.weight"              [TargetEmbd Embd] Required Always <- "fc";
-    "enc.output_norm.weight" [TargetEmbd] Required NormBeforeFc <- "input_norm";
+    "fc.weight"              [TARGET_EMBD Embd] Required Always <- "fc";
+    "enc.output_norm.weight" [TARGET_EMBD] Required "norm_before_fc" <- "input_norm";
     "output_norm.weight"     [Embd]    Required Always <- "norm";
     "output.weight"          [Embd DraftVocab] Optional Always <- "lm_head";
     "d2t"                    [DraftVocab] Optional Always;

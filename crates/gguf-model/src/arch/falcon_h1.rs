@@ -81,8 +81,8 @@ const BLOCK: &[Row] = rows! {
     "ssm_conv1d.weight"  [SsmConv SsmConvIn]  Required Always <- "mamba.conv1d" : "c 1 k -> c k";
     "ssm_conv1d.bias"    [SsmConvIn]          Optional Always <- "mamba.conv1d.bias";
     "ssm_dt.bias"        [SsmRank]            Required Always <- "mamba.dt_bias";
-    "ssm_a"              [One SsmRank]        Required Always <- "mamba.A_log" : "r -> r 1", Map::NegExp;
-    "ssm_d"              [One SsmRank]        Required Always <- "mamba.D" : "r -> r 1";
+    "ssm_a"              ["1" SsmRank]        Required Always <- "mamba.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"              ["1" SsmRank]        Required Always <- "mamba.D" : "r -> r 1";
     "ssm_norm.weight"    [SsmGroup SsmGroups] Optional Always <- "mamba.norm" : "(SsmGroups i) -> SsmGroups i";
     "ssm_out.weight"     [SsmInner Embd]      Required Always <- "mamba.out_proj", Map::ScaleBy("ssm_out_multiplier");
     "ffn_norm"           [Embd]               Required Always <- "pre_ff_layernorm";

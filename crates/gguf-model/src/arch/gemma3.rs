@@ -87,8 +87,8 @@ const OUTSIDE: &[Row] = rows! {
 
 /// Layers after the pooling.
 const DENSE: &[Row] = rows! {
-    "dense_2.weight"             [Embd Dense2Out] Optional Always <- "dense_2";
-    "dense_3.weight"             [Dense3In Embd] Optional Always <- "dense_3";
+    "dense_2.weight"             [Embd "dense_2_feat_out"] Optional Always <- "dense_2";
+    "dense_3.weight"             ["dense_3_feat_in" Embd] Optional Always <- "dense_3";
 };
 
 const BLOCK: &[Row] = rows! {

@@ -64,13 +64,37 @@ const BACKBONE: &[Key] = keys! {
     "nextn_predict_layers" U32 = "block_count";
 };
 
+/// Embeddings of all blocks.
+const PER_LAYERS: Dim = dim!("embedding_length_per_layer_input * block_count");
+
+/// Models with embeddings per block.
+const WITH_PER_LAYER: When = when!("embedding_length_per_layer_input");
+
+/// Elements of one head of a block, which depends on its window.
+const LAYER_HEAD: Dim = dim!("attention.key_length_swa if attention.sliding_window_pattern else attention.key_length");
+
+/// Elements of the queries of all heads of such a block.
+const LAYER_Q: Dim = dim!(
+    "attention.head_count * (attention.key_length_swa if attention.sliding_window_pattern else attention.key_length)"
+);
+
+/// Elements of the keys of all heads of such a block.
+const LAYER_K: Dim = dim!(
+    "attention.head_count_kv * (attention.key_length_swa if attention.sliding_window_pattern else attention.key_length)"
+);
+
+/// Elements of the values of all heads of such a block.
+const LAYER_V: Dim = dim!(
+    "attention.head_count_kv * (attention.value_length_swa if attention.sliding_window_pattern else attention.value_length)"
+);
+
 const OUTSIDE_OF_ASSISTANT: &[Row] = rows! {
     "rope_freqs.weight"            [HalfHead]           Optional Always;
     "token_embd.weight"            [Embd Vocab] Required Always <- "embed_tokens" : "t[:@vocab.rows] e -> t e";
     "masked_embd_centroids.weight" []           Optional Always;
     "masked_embd_ordering"         []           Optional Always;
     "output_norm.weight"           [Embd]       Required Always <- "norm";
-    "nextn.pre_projection.weight"  [TwiceEmbdOut Embd] Required Always <- "pre_projection";
+    "nextn.pre_projection.weight"  ["2 * (embedding_length_out or embedding_length)" Embd] Required Always <- "pre_projection";
     "nextn.post_projection.weight" [Embd EmbdOut] Required Always <- "post_projection";
 };
 
@@ -121,9 +145,9 @@ const KEYS: &[Key] = keys! {
 const OUTSIDE: &[Row] = rows! {
     "rope_freqs.weight"           [HalfHead]           Optional Always;
     "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:@vocab.rows] e -> t e";
-    "per_layer_token_embd.weight" [PerLayers Vocab] Required PerLayer <- "embed_tokens_per_layer";
-    "per_layer_model_proj.weight" [Embd PerLayers] Required PerLayer <- "per_layer_model_projection";
-    "per_layer_proj_norm.weight"  [PerLayer]   Required PerLayer <- "per_layer_projection_norm";
+    "per_layer_token_embd.weight" [PER_LAYERS Vocab] Required WITH_PER_LAYER <- "embed_tokens_per_layer";
+    "per_layer_model_proj.weight" [Embd PER_LAYERS] Required WITH_PER_LAYER <- "per_layer_model_projection";
+    "per_layer_proj_norm.weight"  [PerLayer]   Required WITH_PER_LAYER <- "per_layer_projection_norm";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
     "output.weight"               [Embd Vocab] Optional Always <- "lm_head";
 };
@@ -131,32 +155,32 @@ const OUTSIDE: &[Row] = rows! {
 /// The length of heads depends on the block.
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"            [Embd]       Required Always <- "input_layernorm";
-    "attn_q.weight"               [Embd LayerQ] Required Always <- "self_attn.q_proj";
-    "attn_output.weight"          [LayerQ Embd] Required Always <- "self_attn.o_proj";
-    "attn_q_norm.weight"          [LayerHead]  Required Always <- "self_attn.q_norm";
+    "attn_q.weight"               [Embd LAYER_Q] Required Always <- "self_attn.q_proj";
+    "attn_output.weight"          [LAYER_Q Embd] Required Always <- "self_attn.o_proj";
+    "attn_q_norm.weight"          [LAYER_HEAD]  Required Always <- "self_attn.q_norm";
     "post_attention_norm.weight"  [Embd]       Required Always <- "post_attention_layernorm";
     "ffn_norm.weight"             [Embd]       Required Always <- "pre_feedforward_layernorm";
     "post_ffw_norm.weight"        [Embd]       Required Always <- "post_feedforward_layernorm";
     "ffn_gate.weight"             [Embd Ff]    Required Always <- "mlp.gate_proj";
     "ffn_up.weight"               [Embd Ff]    Required Always <- "mlp.up_proj";
     "ffn_down.weight"             [Ff Embd]    Required Always <- "mlp.down_proj";
-    "layer_output_scale.weight"   [One]        Optional Always <- "layer_scalar";
+    "layer_output_scale.weight"   ["1"]        Optional Always <- "layer_scalar";
 };
 
 /// Embeddings per block, which drafts do not have.
 const EMBEDDINGS_OF_BLOCK: &[Row] = rows! {
-    "inp_gate.weight"             [Embd PerLayer] Required PerLayer <- "per_layer_input_gate";
-    "proj.weight"                 [PerLayer Embd] Required PerLayer <- "per_layer_projection";
-    "post_norm.weight"            [Embd]       Required PerLayer <- "post_per_layer_input_norm";
+    "inp_gate.weight"             [Embd PerLayer] Required WITH_PER_LAYER <- "per_layer_input_gate";
+    "proj.weight"                 [PerLayer Embd] Required WITH_PER_LAYER <- "per_layer_projection";
+    "post_norm.weight"            [Embd]       Required WITH_PER_LAYER <- "post_per_layer_input_norm";
 };
 
 /// Blocks at the end use the keys and values of earlier blocks.
 const KEYS_AND_VALUES: &[Row] = rows! {
-    "attn_k.weight"               [Embd LayerK] Required OwnKeys <- "self_attn.k_proj";
-    "attn_k.weight"               [Embd LayerK] Optional OthersKeys <- "self_attn.k_proj";
-    "attn_v.weight"               [Embd LayerV] Optional Always <- "self_attn.v_proj";
-    "attn_k_norm.weight"          [LayerHead] Required OwnKeys <- "self_attn.k_norm";
-    "attn_k_norm.weight"          [LayerHead] Optional OthersKeys <- "self_attn.k_norm";
+    "attn_k.weight"               [Embd LAYER_K] Required "has_own_keys" <- "self_attn.k_proj";
+    "attn_k.weight"               [Embd LAYER_K] Optional "not has_own_keys" <- "self_attn.k_proj";
+    "attn_v.weight"               [Embd LAYER_V] Optional Always <- "self_attn.v_proj";
+    "attn_k_norm.weight"          [LAYER_HEAD] Required "has_own_keys" <- "self_attn.k_norm";
+    "attn_k_norm.weight"          [LAYER_HEAD] Optional "not has_own_keys" <- "self_attn.k_norm";
 };
 
 const EXPERTS_BESIDE: &[Row] = rows! {

@@ -100,6 +100,9 @@ const KEYS: &[Key] = keys! {
     "swiglu_clamp_shexp" F32? = "null if swiglu_limit == null else [float(swiglu_limit) for i]";
 };
 
+/// All other blocks.
+const MAIN: When = when!("not is_next_tokens");
+
 const BLOCK: &[Row] = rows! {
     "ssm_a"                 [Heads]           Required Recurrent <- "self_attn.A_log" : "1 1 h 1 -> h", Map::NegExp;
     "attn_q_a.weight"       [Embd QLora]      Required Attention <- "self_attn.q_a_proj";
@@ -112,10 +115,10 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight"    [MlaV Embd]       Required Attention <- "self_attn.o_proj";
     "indexer_compressor_gate.weight" [Embd IndexerKey] Optional Attention <- "self_attn.indexer.index_kpool_compress_gate";
     "indexer_compressor_ape.weight"  []       Optional Attention <- "self_attn.indexer.index_kpool_compress_ape";
-    "hc_attn_fn.weight"     [HyperEmbd HyperMix] Required Main <- "hc_attn_fn";
-    "hc_attn_base.weight"   [HyperMix]        Required Main <- "hc_attn_base";
-    "hc_attn_scale.weight"  [Three]           Required Main <- "hc_attn_scale";
-    "hc_ffn_fn.weight"      [HyperEmbd HyperMix] Required Main <- "hc_ffn_fn";
-    "hc_ffn_base.weight"    [HyperMix]        Required Main <- "hc_ffn_base";
-    "hc_ffn_scale.weight"   [Three]           Required Main <- "hc_ffn_scale";
+    "hc_attn_fn.weight"     [HyperEmbd HyperMix] Required MAIN <- "hc_attn_fn";
+    "hc_attn_base.weight"   [HyperMix]        Required MAIN <- "hc_attn_base";
+    "hc_attn_scale.weight"  ["3"]           Required MAIN <- "hc_attn_scale";
+    "hc_ffn_fn.weight"      [HyperEmbd HyperMix] Required MAIN <- "hc_ffn_fn";
+    "hc_ffn_base.weight"    [HyperMix]        Required MAIN <- "hc_ffn_base";
+    "hc_ffn_scale.weight"   ["3"]           Required MAIN <- "hc_ffn_scale";
 };

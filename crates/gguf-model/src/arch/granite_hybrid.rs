@@ -114,8 +114,8 @@ const MAMBA: &[Row] = rows! {
     "ssm_conv1d.weight"     [SsmConv SsmConvIn]  Required Recurrent <- "mamba.conv1d" : "c 1 k -> c k";
     "ssm_conv1d.bias"       [SsmConvIn]          Optional Recurrent <- "mamba.conv1d.bias";
     "ssm_dt.bias"           [SsmRank]            Required Recurrent <- "mamba.dt_bias";
-    "ssm_a"                 [One SsmRank]        Required Recurrent <- "mamba.A_log" : "r -> r 1", Map::NegExp;
-    "ssm_d"                 [One SsmRank]        Required Recurrent <- "mamba.D" : "r -> r 1";
+    "ssm_a"                 ["1" SsmRank]        Required Recurrent <- "mamba.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"                 ["1" SsmRank]        Required Recurrent <- "mamba.D" : "r -> r 1";
     "ssm_norm.weight"       [SsmGroup SsmGroups] Required Recurrent <- "mamba.norm" : "(SsmGroups i) -> SsmGroups i";
     "ssm_out.weight"        [SsmInner Embd]      Required Recurrent <- "mamba.out_proj";
 };

@@ -53,6 +53,6 @@ const BLOCK: &[Row] = rows! {
     "ffn_up_exps.weight"      [Embd Ff Experts]      UnlessFused Experts;
     "ffn_down_exps.weight"    [Ff Embd Experts]      Required Experts
         <- "block_sparse_moe.output_linear | block_sparse_moe.experts.down_proj";
-    "ffn_up_shexp.weight"     [Embd TwiceSharedFf]   Required SharedExpert <- "shared_mlp.input_linear";
+    "ffn_up_shexp.weight"     [Embd "2 * expert_shared_feed_forward_length"]   Required SharedExpert <- "shared_mlp.input_linear";
     "ffn_down_shexp.weight"   [SharedFf Embd]        Required SharedExpert <- "shared_mlp.output_linear";
 };

@@ -49,6 +49,12 @@ const KEYS: &[Key] = keys! {
     "adapters.router_gain" F32 = "control_token_gain|15.0";
 };
 
+/// Rank of the built-in adapters.
+const ADAPTER_RANK: Dim = dim!("adapters.lora_rank");
+
+/// Built-in adapters, and an empty one.
+const ADAPTER_SLOTS: Dim = dim!("adapters.count + 1");
+
 const BLOCK: &[Row] = rows! {
     "attn_qkv.weight"    [Embd QkvOfKeys] Required Always <- "self_attn.qkv_proj.base_layer" : QKV;
     "attn_output.weight" [Q Embd]    Required Always <- "self_attn.o_proj.base_layer";
@@ -62,20 +68,20 @@ const QKV: &str = "(g two HalfHead) ... -> (g[:h+kv] HalfHead two) ... + (g[h+kv
 
 /// The adapters, preceded by an all-zero one.
 const ADAPTERS: &[Row] = rows! {
-    "attn_q.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
-    "attn_k.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
-    "attn_v.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_A_slices.2" : PLAIN, Map::ZeroRows(1);
-    "attn_q.lora_b"      [AdapterRank Q AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.0" : QUERIES, Map::ZeroRows(1);
-    "attn_k.lora_b"      [AdapterRank K AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.1" : KEYS_OF, Map::ZeroRows(1);
-    "attn_v.lora_b"      [AdapterRank K AdapterSlots] Required Always <- "self_attn.qkv_proj.lora_B_slices.2" : PLAIN, Map::ZeroRows(1);
-    "attn_output.lora_a" [Q AdapterRank AdapterSlots] Required Always <- "self_attn.o_proj.lora_A" : PLAIN, Map::ZeroRows(1);
-    "attn_output.lora_b" [AdapterRank Embd AdapterSlots] Required Always <- "self_attn.o_proj.lora_B" : PLAIN, Map::ZeroRows(1);
-    "ffn_gate.lora_a"    [Embd AdapterRank AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
-    "ffn_up.lora_a"      [Embd AdapterRank AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
-    "ffn_gate.lora_b"    [AdapterRank Ff AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_B_slices.0" : PLAIN, Map::ZeroRows(1);
-    "ffn_up.lora_b"      [AdapterRank Ff AdapterSlots] Required Always <- "shared_mlp.input_linear.lora_B_slices.1" : PLAIN, Map::ZeroRows(1);
-    "ffn_down.lora_a"    [Ff AdapterRank AdapterSlots] Required Always <- "shared_mlp.output_linear.lora_A" : PLAIN, Map::ZeroRows(1);
-    "ffn_down.lora_b"    [AdapterRank Embd AdapterSlots] Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
+    "attn_q.lora_a"      [Embd ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "attn_k.lora_a"      [Embd ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "attn_v.lora_a"      [Embd ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_A_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_q.lora_b"      [ADAPTER_RANK Q ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_B_slices.0" : QUERIES, Map::ZeroRows(1);
+    "attn_k.lora_b"      [ADAPTER_RANK K ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_B_slices.1" : KEYS_OF, Map::ZeroRows(1);
+    "attn_v.lora_b"      [ADAPTER_RANK K ADAPTER_SLOTS] Required Always <- "self_attn.qkv_proj.lora_B_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_a" [Q ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "self_attn.o_proj.lora_A" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_b" [ADAPTER_RANK Embd ADAPTER_SLOTS] Required Always <- "self_attn.o_proj.lora_B" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_a"    [Embd ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "shared_mlp.input_linear.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_a"      [Embd ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "shared_mlp.input_linear.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_b"    [ADAPTER_RANK Ff ADAPTER_SLOTS] Required Always <- "shared_mlp.input_linear.lora_B_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_b"      [ADAPTER_RANK Ff ADAPTER_SLOTS] Required Always <- "shared_mlp.input_linear.lora_B_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_a"    [Ff ADAPTER_RANK ADAPTER_SLOTS] Required Always <- "shared_mlp.output_linear.lora_A" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_b"    [ADAPTER_RANK Embd ADAPTER_SLOTS] Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
 };
 
 /// Duplicates the first adapter as a placeholder for the all-zero one.

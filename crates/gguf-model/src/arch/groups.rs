@@ -3,7 +3,7 @@
 
 use gguf_format::keys;
 
-use super::{Dim, Key, Kind, Map, Need, Row, When};
+use super::{Dim, Expr, Key, Kind, Map, Need, Row, When};
 
 /// Keys required of every model with attention.
 pub(super) const TRANSFORMER_KEYS: &[&str] =
@@ -49,9 +49,9 @@ pub(super) const ROPE_FREQS: &[Row] = rows! {
 
 /// The divisors of stretched rotary frequencies.
 pub(super) const ROPE_FACTORS: &[Row] = rows! {
-    "rope_freqs.weight"         [HalfRot] Optional Unstretched;
-    "rope_factors_long.weight"  [HalfRot] Optional Stretched;
-    "rope_factors_short.weight" [HalfRot] Optional Stretched;
+    "rope_freqs.weight"         [HalfRot] Optional "not is_stretched";
+    "rope_factors_long.weight"  [HalfRot] Optional "is_stretched";
+    "rope_factors_short.weight" [HalfRot] Optional "is_stretched";
 };
 
 /// Norms before the attention and before the feed-forward part.
@@ -89,7 +89,7 @@ pub(super) const PERMUTED_QKV: &[Row] = rows! {
 
 /// As [`QKV`], in architectures where llama.cpp takes the length of values for that of keys.
 pub(super) const QKV_OF_VALUES: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd QkvOfValues] Optional Always + Optional;
+    "attn_qkv.weight"      [Embd "attention.head_count * attention.key_length + 2 * attention.head_count_kv * attention.value_length"] Optional Always + Optional;
     "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
     "attn_k.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";

@@ -29,8 +29,11 @@ const KEYS: &[Key] = keys! {
     "expert_group_scale" F32 = "0.05";
 };
 
+/// Width of the feed-forward part of the expert that a group shares.
+const CHUNK_FF: Dim = dim!("expert_chunk_feed_forward_length or attention.key_length");
+
 const CHUNK_EXPERTS: &[Row] = rows! {
-    "ffn_down_chexps.weight" [ChunkFf Embd ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.down_proj";
-    "ffn_gate_chexps.weight" [Embd ChunkFf ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.gate_proj";
-    "ffn_up_chexps.weight"   [Embd ChunkFf ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.up_proj";
+    "ffn_down_chexps.weight" [CHUNK_FF Embd "expert_count / experts_per_group"] Required Always <- "mlp.chunk_experts.{ExpertGroups}.down_proj";
+    "ffn_gate_chexps.weight" [Embd CHUNK_FF "expert_count / experts_per_group"] Required Always <- "mlp.chunk_experts.{ExpertGroups}.gate_proj";
+    "ffn_up_chexps.weight"   [Embd CHUNK_FF "expert_count / experts_per_group"] Required Always <- "mlp.chunk_experts.{ExpertGroups}.up_proj";
 };

@@ -38,6 +38,9 @@ const KEYS: &[Key] = keys! {
     "hrm.prefix_lm" Bool = "true if prefix_lm else false";
 };
 
+/// Blocks with weights, in models whose blocks run several times.
+const STACKED: When = when!("has_weights");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"  [Embd Vocab] Required Always <- "embed_tokens";
     "output.weight"      [Embd Vocab] Optional Always <- "lm_head";
@@ -45,12 +48,12 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_gate.weight"   [Embd Q]     Required Stacked <- "attn.gqkv_proj" : "(4[0] r) ... -> r ...";
-    "attn_q.weight"      [Embd Q]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[1] r) ... -> r ...";
-    "attn_k.weight"      [Embd K]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[2] r) ... -> r ...";
-    "attn_v.weight"      [Embd V]     Required Stacked + Optional <- "attn.gqkv_proj" : "(4[3] r) ... -> r ...";
-    "attn_output.weight" [Q Embd]     Required Stacked <- "attn.o_proj";
-    "ffn_gate.weight"    [Embd Ff]    Required Stacked <- "mlp.gate_up_proj" : "(two[0] f) ... -> f ...";
-    "ffn_up.weight"      [Embd Ff]    Required Stacked <- "mlp.gate_up_proj" : "(two[1] f) ... -> f ...";
-    "ffn_down.weight"    [Ff Embd]    Required Stacked <- "mlp.down_proj";
+    "attn_gate.weight"   [Embd Q]     Required STACKED <- "attn.gqkv_proj" : "(4[0] r) ... -> r ...";
+    "attn_q.weight"      [Embd Q]     Required STACKED + Optional <- "attn.gqkv_proj" : "(4[1] r) ... -> r ...";
+    "attn_k.weight"      [Embd K]     Required STACKED + Optional <- "attn.gqkv_proj" : "(4[2] r) ... -> r ...";
+    "attn_v.weight"      [Embd V]     Required STACKED + Optional <- "attn.gqkv_proj" : "(4[3] r) ... -> r ...";
+    "attn_output.weight" [Q Embd]     Required STACKED <- "attn.o_proj";
+    "ffn_gate.weight"    [Embd Ff]    Required STACKED <- "mlp.gate_up_proj" : "(two[0] f) ... -> f ...";
+    "ffn_up.weight"      [Embd Ff]    Required STACKED <- "mlp.gate_up_proj" : "(two[1] f) ... -> f ...";
+    "ffn_down.weight"    [Ff Embd]    Required STACKED <- "mlp.down_proj";
 };

@@ -99,19 +99,22 @@ const KEYS: &[Key] = keys! {
     "attention.indexer.types" Bool? = "indexed";
 };
 
+/// Two values per parallel hidden state of hyper-connections.
+const TWICE_HYPER: Dim = dim!("2 * hyper_connection.count");
+
 const OUTSIDE: &[Row] = rows! {
     "output_hc_fn.weight"    [HyperEmbd Hyper] Required Always <- "hc_head.hc_head_fn";
     "output_hc_base.weight"  [Hyper]      Required Always <- "hc_head.hc_head_base";
-    "output_hc_scale.weight" [One]        Required Always <- "hc_head.hc_head_scale";
+    "output_hc_scale.weight" ["1"]        Required Always <- "hc_head.hc_head_scale";
 };
 
 const BLOCK: &[Row] = rows! {
     "attn_sinks.weight"      [Heads]      Required Always <- "self_attn.learnable_sink_param";
     "attn_gate.weight"       [Embd MlaV]  Required Always <- "self_attn.gate_proj";
-    "hc_attn_fn.weight"      [HyperEmbd TwiceHyper] Required Always <- "hc_attn_layer.hc_pre.hc_fn";
-    "hc_attn_base.weight"    [TwiceHyper] Required Always <- "hc_attn_layer.hc_pre.hc_base";
-    "hc_attn_scale.weight"   [Two]        Required Always <- "hc_attn_layer.hc_pre.hc_scale";
-    "hc_ffn_fn.weight"       [HyperEmbd TwiceHyper] Required Always <- "hc_mlp_layer.hc_pre.hc_fn";
-    "hc_ffn_base.weight"     [TwiceHyper] Required Always <- "hc_mlp_layer.hc_pre.hc_base";
-    "hc_ffn_scale.weight"    [Two]        Required Always <- "hc_mlp_layer.hc_pre.hc_scale";
+    "hc_attn_fn.weight"      [HyperEmbd TWICE_HYPER] Required Always <- "hc_attn_layer.hc_pre.hc_fn";
+    "hc_attn_base.weight"    [TWICE_HYPER] Required Always <- "hc_attn_layer.hc_pre.hc_base";
+    "hc_attn_scale.weight"   ["2"]        Required Always <- "hc_attn_layer.hc_pre.hc_scale";
+    "hc_ffn_fn.weight"       [HyperEmbd TWICE_HYPER] Required Always <- "hc_mlp_layer.hc_pre.hc_fn";
+    "hc_ffn_base.weight"     [TWICE_HYPER] Required Always <- "hc_mlp_layer.hc_pre.hc_base";
+    "hc_ffn_scale.weight"    ["2"]        Required Always <- "hc_mlp_layer.hc_pre.hc_scale";
 };

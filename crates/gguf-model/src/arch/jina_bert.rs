@@ -34,7 +34,7 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"        [Embd Vocab]      Required Always <- "embeddings.word_embeddings";
     "token_types.weight"       [Embd TokenTypes] Required Always <- "embeddings.token_type_embeddings";
     "token_embd_norm.weight"   [Embd]            Required Always + Required <- "embeddings.LayerNorm";
-    "cls.weight"               [Embd One]        Optional Always + Optional <- "classifier";
+    "cls.weight"               [Embd "1"]        Optional Always + Optional <- "classifier";
 };
 
 const BLOCK: &[Row] = rows! {
@@ -48,7 +48,7 @@ const BLOCK: &[Row] = rows! {
     "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "attention.output.LayerNorm";
     "attn_norm_2.weight"       [Embd]            Optional    Always + Optional <- "layer_norm_1";
     "ffn_gate.weight"          [Embd Ff]         Optional    Always <- "mlp.gated_layers_w";
-    "ffn_up.weight"            [Embd FfOrTwice]  Required    Always + Optional
+    "ffn_up.weight"            [Embd "feed_forward_length, or 2 * feed_forward_length"]  Required    Always + Optional
         <- "mlp.gated_layers | mlp.up_gated_layer | mlp.gated_layers_v";
     "ffn_down.weight"          [Ff Embd]         Required    Always + Required <- "mlp.wo | mlp.down_layer";
     "layer_output_norm.weight" [Embd]            Required    Always + Required <- "mlp.layernorm | layer_norm_2";

@@ -73,6 +73,12 @@ const KEYS: &[Key] = keys! {
     "attn_res.block_size" U32 = "attn_res_block_size";
 };
 
+/// Width of the hidden state inside the experts.
+const EXPERT_LATENT: Dim = dim!("expert_latent_length or embedding_length");
+
+/// Blocks with experts of a width of their own.
+const WITH_LATENT: When = when!("has_experts and expert_latent_length");
+
 const OUTSIDE: &[Row] = rows! {
     "output_res_score.weight" [Embd] Required Always <- "output_attn_res_norm * output_attn_res_proj";
 };
@@ -94,10 +100,10 @@ const GATE: &[Row] = rows! {
 };
 
 const LATENT_EXPERTS: &[Row] = rows! {
-    "ffn_routed_down.weight" [Embd ExpertLatent]             Required LatentExperts <- "block_sparse_moe.routed_expert_down_proj";
-    "ffn_routed_up.weight"   [ExpertLatent Embd]             Required LatentExperts <- "block_sparse_moe.routed_expert_up_proj";
-    "ffn_routed_norm.weight" [ExpertLatent]                  Optional LatentExperts <- "block_sparse_moe.routed_expert_norm";
-    "ffn_gate_exps.weight"   [ExpertLatent ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w1";
-    "ffn_down_exps.weight"   [ExpertFf ExpertLatent Experts] Required Experts <- "block_sparse_moe.experts.{x}.w2";
-    "ffn_up_exps.weight"     [ExpertLatent ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w3";
+    "ffn_routed_down.weight" [Embd EXPERT_LATENT]             Required WITH_LATENT <- "block_sparse_moe.routed_expert_down_proj";
+    "ffn_routed_up.weight"   [EXPERT_LATENT Embd]             Required WITH_LATENT <- "block_sparse_moe.routed_expert_up_proj";
+    "ffn_routed_norm.weight" [EXPERT_LATENT]                  Optional WITH_LATENT <- "block_sparse_moe.routed_expert_norm";
+    "ffn_gate_exps.weight"   [EXPERT_LATENT ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w1";
+    "ffn_down_exps.weight"   [ExpertFf EXPERT_LATENT Experts] Required Experts <- "block_sparse_moe.experts.{x}.w2";
+    "ffn_up_exps.weight"     [EXPERT_LATENT ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w3";
 };

@@ -64,15 +64,18 @@ const KEYS: &[Key] = keys! {
     "expert_weights_scale" F32 = "routed_scaling_factor";
 };
 
+/// As [`Dim::SharedExpertsFf`], where llama.cpp takes no shared experts for one.
+const ONE_OR_MORE_EXPERTS_FF: Dim = dim!("expert_feed_forward_length * max(expert_shared_count, 1)");
+
 /// The parts common to all models with delta attention.
 pub(super) const DELTA_ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd ThriceKdaInner] Optional Recurrent + Optional;
+    "attn_qkv.weight"      [Embd "3 * attention.head_count * kda.head_dim"] Optional Recurrent + Optional;
     "attn_q.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.q_proj | attention.q_proj";
     "attn_k.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.k_proj | attention.k_proj";
     "attn_v.weight"        [Embd KdaInner]   UnlessFused Recurrent + Optional <- "self_attn.v_proj | attention.v_proj";
-    "ssm_conv1d_q.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.q_conv1d | attention.q_conv1d" : CONVOLUTION;
-    "ssm_conv1d_k.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.k_conv1d | attention.k_conv1d" : CONVOLUTION;
-    "ssm_conv1d_v.weight"  [SsmConv One KdaInner] Required Recurrent <- "self_attn.v_conv1d | attention.v_conv1d" : CONVOLUTION;
+    "ssm_conv1d_q.weight"  [SsmConv "1" KdaInner] Required Recurrent <- "self_attn.q_conv1d | attention.q_conv1d" : CONVOLUTION;
+    "ssm_conv1d_k.weight"  [SsmConv "1" KdaInner] Required Recurrent <- "self_attn.k_conv1d | attention.k_conv1d" : CONVOLUTION;
+    "ssm_conv1d_v.weight"  [SsmConv "1" KdaInner] Required Recurrent <- "self_attn.v_conv1d | attention.v_conv1d" : CONVOLUTION;
     "ssm_beta.weight"      [Embd Heads]      Required Recurrent <- "self_attn.b_proj | attention.b_proj";
     "ssm_dt.bias"          [KdaInner]        Required Recurrent <- "self_attn.dt_bias | attention.dt_bias";
     "ssm_norm.weight"      [KdaHead]         Required Recurrent <- "self_attn.o_norm | attention.o_norm";
@@ -91,7 +94,7 @@ pub(super) const DELTA_GATES: &[Row] = rows! {
 };
 
 const DELTA_DECAY: &[Row] = rows! {
-    "ssm_a"                [One Heads]       Required Recurrent <- "self_attn.A_log", Map::NegExp;
+    "ssm_a"                ["1" Heads]       Required Recurrent <- "self_attn.A_log", Map::NegExp;
 };
 
 /// Latent attention of the blocks without delta attention.
@@ -122,7 +125,7 @@ const EXPERTS_W: &[Row] = rows! {
 
 /// Shared experts.
 pub(super) const SHARED_EXPERTS_W: &[Row] = rows! {
-    "ffn_gate_shexp.weight" [Embd OneOrMoreExpertsFf] Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
-    "ffn_up_shexp.weight"   [Embd OneOrMoreExpertsFf] Optional Experts <- "block_sparse_moe.shared_experts.up_proj";
-    "ffn_down_shexp.weight" [OneOrMoreExpertsFf Embd] Optional Experts <- "block_sparse_moe.shared_experts.down_proj";
+    "ffn_gate_shexp.weight" [Embd ONE_OR_MORE_EXPERTS_FF] Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd ONE_OR_MORE_EXPERTS_FF] Optional Experts <- "block_sparse_moe.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [ONE_OR_MORE_EXPERTS_FF Embd] Optional Experts <- "block_sparse_moe.shared_experts.down_proj";
 };

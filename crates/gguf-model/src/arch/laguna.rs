@@ -64,7 +64,7 @@ const END_OF_TURN: &[Key] = keys! {
 
 /// The gate has one value per head, or per element of a head.
 const ROUTER: &[Row] = rows! {
-    "attn_gate.weight"      [Embd HeadsOrQ] Required Always  <- "self_attn.g_proj" : "(h gate.width) e -> (h gate.width) e";
+    "attn_gate.weight"      [Embd "attention.head_count, or attention.head_count * attention.key_length"] Required Always  <- "self_attn.g_proj" : "(h gate.width) e -> (h gate.width) e";
     "ffn_gate_inp.weight"   [Embd Experts]  Required Experts <- "mlp.gate";
     "exp_probs_b.bias"      [Experts]       Required Experts <- "mlp.experts.e_score_correction.bias";
 };

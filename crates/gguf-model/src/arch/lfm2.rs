@@ -121,12 +121,12 @@ const BLOCK: &[Row] = rows! {
     "ffn_norm.weight"           [Embd]                   Required Always <- "ffn_norm";
     "attn_q_norm.weight"        [HeadK]                  Required Attention <- "self_attn.q_layernorm";
     "attn_k_norm.weight"        [HeadK]                  Required Attention <- "self_attn.k_layernorm";
-    "attn_qkv.weight"           [Embd EmbdKv]               Optional Attention + Optional;
+    "attn_qkv.weight"           [Embd "embedding_length + attention.head_count_kv * (attention.key_length + attention.value_length)"]               Optional Attention + Optional;
     "attn_q.weight"             [Embd Embd]                 UnlessFused Attention + Optional <- "self_attn.q_proj";
     "attn_k.weight"             [Embd K]                 UnlessFused Attention + Optional <- "self_attn.k_proj";
     "attn_v.weight"             [Embd V]                 UnlessFused Attention + Optional <- "self_attn.v_proj";
     "attn_output.weight"        [Embd Embd]                 Required Attention <- "self_attn.out_proj";
-    "shortconv.conv.weight"     [ShortConv Embd]         Required Recurrent <- "conv.conv" : "c 1 k -> c k";
+    "shortconv.conv.weight"     ["shortconv.l_cache" Embd]         Required Recurrent <- "conv.conv" : "c 1 k -> c k";
     "shortconv.in_proj.weight"  [Embd ThriceEmbd]        Required Recurrent <- "conv.in_proj";
     "shortconv.out_proj.weight" [Embd Embd]              Required Recurrent <- "conv.out_proj";
 };

@@ -73,8 +73,8 @@ const BLOCK: &[Row] = rows! {
     "ssm_conv1d.weight"  [SsmConv SsmConvIn]  Required Always <- "mixer.conv1d" : "c 1 k -> c k";
     "ssm_conv1d.bias"    [SsmConvIn]          Required Always <- "mixer.conv1d.bias";
     "ssm_dt.bias"        [SsmRank]            Required Always <- "mixer.dt_bias | mixer.dt_proj.bias";
-    "ssm_a"              [One SsmRank]        Required Always <- "mixer.A_log" : "r -> r 1", Map::NegExp;
-    "ssm_d"              [One SsmRank]        Required Always <- "mixer.D" : "r -> r 1";
+    "ssm_a"              ["1" SsmRank]        Required Always <- "mixer.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"              ["1" SsmRank]        Required Always <- "mixer.D" : "r -> r 1";
     "ssm_norm.weight"    [SsmGroup SsmGroups] Required Always <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
     "ssm_out.weight"     [SsmInner Embd]      Required Always <- "mixer.out_proj";
 };

@@ -40,14 +40,17 @@ const KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "rotary_dim";
 };
 
+/// All other blocks.
+const NOT_LIGHTNING: When = when!("not is_lightning");
+
 const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd Qkv]        Optional    NotLightning + Optional;
-    "attn_q.weight"        [Embd Q]          UnlessFused NotLightning + Optional <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]          UnlessFused NotLightning + Optional <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]          UnlessFused NotLightning + Optional <- "self_attn.v_proj";
-    "attn_qkv.weight"      [Embd ThriceQ]    Required Lightning <- "self_attn.qkv_proj";
-    "attn_gate.weight"     [Embd Q]          Required Lightning <- "self_attn.output_gate";
-    "attn_norm_2.weight"   [Q]               Required Lightning <- "self_attn.norm";
+    "attn_qkv.weight"      [Embd Qkv]        Optional    NOT_LIGHTNING + Optional;
+    "attn_q.weight"        [Embd Q]          UnlessFused NOT_LIGHTNING + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]          UnlessFused NOT_LIGHTNING + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]          UnlessFused NOT_LIGHTNING + Optional <- "self_attn.v_proj";
+    "attn_qkv.weight"      [Embd ThriceQ]    Required "is_lightning" <- "self_attn.qkv_proj";
+    "attn_gate.weight"     [Embd Q]          Required "is_lightning" <- "self_attn.output_gate";
+    "attn_norm_2.weight"   [Q]               Required "is_lightning" <- "self_attn.norm";
     "attn_output.weight"   [Q Embd]          Required Always <- "self_attn.o_proj | self_attn.out_proj";
     "ffn_gate_inp.weight"  [Embd Experts]    Required Always <- "block_sparse_moe.gate";
     "ffn_gate_exps.weight" [Embd Ff Experts] Optional Always <- "block_sparse_moe.experts.{x}.w1";

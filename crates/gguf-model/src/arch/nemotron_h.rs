@@ -179,6 +179,21 @@ const PADDED: &[Key] = keys! {
     let vocab_size = "(vocab_size + 7) // 8 * 8";
 };
 
+/// Blocks of a state space: neither heads of keys nor a feed-forward part.
+const SPACE: When = when!("not is_next_tokens and not attention.head_count_kv and not feed_forward_length");
+
+/// Blocks of heads without a feed-forward part, and blocks that predict further tokens.
+const HEADS: When = when!("is_next_tokens or attention.head_count_kv and not feed_forward_length");
+
+/// Blocks of a feed-forward part without experts.
+const FF_DENSE: When = when!("not is_next_tokens and feed_forward_length and not expert_count");
+
+/// Blocks of a feed-forward part with experts, and blocks that predict further tokens.
+const FF_EXPERTS: When = when!("is_next_tokens or feed_forward_length and expert_count");
+
+/// Width of the hidden state inside the experts of Nemotron-H.
+const MOE_LATENT: Dim = dim!("moe_latent_size or embedding_length");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"          [Embd Vocab]         Required Always <- "embeddings";
     "output_norm.weight"         [Embd]               Required Always <- "norm_f";
@@ -187,29 +202,29 @@ const OUTSIDE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"           [Embd]               Required Always <- "norm";
-    "ssm_in.weight"              [Embd SsmIn]         Required Space <- "mixer.in_proj";
-    "ssm_conv1d.weight"          [SsmConv SsmConvIn]  Required Space <- "mixer.conv1d" : "c 1 k -> c k";
-    "ssm_conv1d.bias"            [SsmConvIn]          Optional Space <- "mixer.conv1d.bias";
-    "ssm_dt.bias"                [SsmRank]            Required Space <- "mixer.dt_bias";
-    "ssm_a"                      [One SsmRank]        Required Space <- "mixer.A_log" : "r -> r 1", Map::NegExp;
-    "ssm_d"                      [One SsmRank]        Required Space <- "mixer.D" : "r -> r 1";
-    "ssm_norm.weight"            [SsmGroup SsmGroups] Required Space <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
-    "ssm_out.weight"             [SsmInner Embd]      Required Space <- "mixer.out_proj";
-    "attn_qkv.weight"            [Embd Qkv]           Optional    Heads + Optional;
-    "attn_q.weight"              [Embd Q]             UnlessFused Heads + Optional <- "mixer.q_proj" : ROPE_Q;
-    "attn_k.weight"              [Embd K]             UnlessFused Heads + Optional <- "mixer.k_proj" : ROPE_K;
-    "attn_v.weight"              [Embd V]             UnlessFused Heads + Optional <- "mixer.v_proj";
-    "attn_output.weight"         [Q Embd]             Required    Heads + Optional <- "mixer.o_proj";
-    "ffn_up.weight"              [Embd Ff]            Required FfDense + Optional <- "mixer.up_proj";
-    "ffn_down.weight"            [Ff Embd]            Required FfDense + Optional <- "mixer.down_proj";
-    "ffn_gate_inp.weight"        [Embd Experts]       Required FfExperts <- "mixer.gate";
-    "exp_probs_b.bias"           [Experts]            Required FfExperts <- "mixer.gate.e_score_correction.bias";
-    "ffn_latent_down.weight"     [Embd MoeLatent]     Optional FfExperts <- "mixer.fc1_latent_proj";
-    "ffn_latent_up.weight"       [MoeLatent Embd]     Optional FfExperts <- "mixer.fc2_latent_proj";
-    "ffn_down_exps.weight"       [UsedFf MoeLatent Experts] Required FfExperts <- "mixer.experts.{x}.down_proj";
-    "ffn_up_exps.weight"         [MoeLatent UsedFf Experts] Required FfExperts <- "mixer.experts.{x}.up_proj";
-    "ffn_down_shexp.weight"      [SharedFf Embd]      Required FfExperts <- "mixer.shared_experts.down_proj";
-    "ffn_up_shexp.weight"        [Embd SharedFf]      Required FfExperts <- "mixer.shared_experts.up_proj";
+    "ssm_in.weight"              [Embd SsmIn]         Required SPACE <- "mixer.in_proj";
+    "ssm_conv1d.weight"          [SsmConv SsmConvIn]  Required SPACE <- "mixer.conv1d" : "c 1 k -> c k";
+    "ssm_conv1d.bias"            [SsmConvIn]          Optional SPACE <- "mixer.conv1d.bias";
+    "ssm_dt.bias"                [SsmRank]            Required SPACE <- "mixer.dt_bias";
+    "ssm_a"                      ["1" SsmRank]        Required SPACE <- "mixer.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"                      ["1" SsmRank]        Required SPACE <- "mixer.D" : "r -> r 1";
+    "ssm_norm.weight"            [SsmGroup SsmGroups] Required SPACE <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
+    "ssm_out.weight"             [SsmInner Embd]      Required SPACE <- "mixer.out_proj";
+    "attn_qkv.weight"            [Embd Qkv]           Optional    HEADS + Optional;
+    "attn_q.weight"              [Embd Q]             UnlessFused HEADS + Optional <- "mixer.q_proj" : ROPE_Q;
+    "attn_k.weight"              [Embd K]             UnlessFused HEADS + Optional <- "mixer.k_proj" : ROPE_K;
+    "attn_v.weight"              [Embd V]             UnlessFused HEADS + Optional <- "mixer.v_proj";
+    "attn_output.weight"         [Q Embd]             Required    HEADS + Optional <- "mixer.o_proj";
+    "ffn_up.weight"              [Embd Ff]            Required FF_DENSE + Optional <- "mixer.up_proj";
+    "ffn_down.weight"            [Ff Embd]            Required FF_DENSE + Optional <- "mixer.down_proj";
+    "ffn_gate_inp.weight"        [Embd Experts]       Required FF_EXPERTS <- "mixer.gate";
+    "exp_probs_b.bias"           [Experts]            Required FF_EXPERTS <- "mixer.gate.e_score_correction.bias";
+    "ffn_latent_down.weight"     [Embd MOE_LATENT]     Optional FF_EXPERTS <- "mixer.fc1_latent_proj";
+    "ffn_latent_up.weight"       [MOE_LATENT Embd]     Optional FF_EXPERTS <- "mixer.fc2_latent_proj";
+    "ffn_down_exps.weight"       [UsedFf MOE_LATENT Experts] Required FF_EXPERTS <- "mixer.experts.{x}.down_proj";
+    "ffn_up_exps.weight"         [MOE_LATENT UsedFf Experts] Required FF_EXPERTS <- "mixer.experts.{x}.up_proj";
+    "ffn_down_shexp.weight"      [SharedFf Embd]      Required FF_EXPERTS <- "mixer.shared_experts.down_proj";
+    "ffn_up_shexp.weight"        [Embd SharedFf]      Required FF_EXPERTS <- "mixer.shared_experts.up_proj";
     "post_attention_norm.weight" [Embd]               Required NextTokens <- "post_attention_layernorm";
     "nextn.eh_proj.weight"       [TwiceEmbd Embd]     Required NextTokens <- "eh_proj";
     "nextn.enorm.weight"         [Embd]               Required NextTokens <- "enorm";

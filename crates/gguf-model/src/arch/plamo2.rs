@@ -50,13 +50,13 @@ pub(super) const PLAMO_NORMS_AND_FFN: &[Row] = rows! {
 const STATE_SPACE: &[Row] = rows! {
     "ssm_in.weight"        [Embd SsmGated]    Required Recurrent <- "mixer.in_proj";
     "ssm_conv1d.weight"    [SsmConv SsmInner] Required Recurrent <- "mixer.conv1d" : "c 1 k -> c k";
-    "ssm_x.weight"         [SsmInner SsmDtX]  Required Recurrent <- "mixer.bcdt_proj";
-    "ssm_dt.weight"        [SsmDt SsmRank]    Required Recurrent <- "mixer.dt_proj";
+    "ssm_x.weight"         [SsmInner "max(64, embedding_length / 16) + 2 * ssm.state_size"]  Required Recurrent <- "mixer.bcdt_proj";
+    "ssm_dt.weight"        ["max(64, embedding_length / 16)" SsmRank]    Required Recurrent <- "mixer.dt_proj";
     "ssm_dt.bias"          [SsmRank]          Required Recurrent <- "mixer.dt_bias";
     "ssm_a"                [SsmRank]          Required Recurrent <- "mixer.A_log", Map::NegExp;
     "ssm_d"                [SsmRank]          Required Recurrent <- "mixer.D";
     "ssm_out.weight"       [SsmInner Embd]    Required Recurrent <- "mixer.out_proj";
-    "ssm_dt_norm"          [SsmDt]            Required Recurrent <- "mixer.dt_norm_weight";
+    "ssm_dt_norm"          ["max(64, embedding_length / 16)"]            Required Recurrent <- "mixer.dt_norm_weight";
     "ssm_b_norm"           [SsmState]         Required Recurrent <- "mixer.B_norm_weight";
     "ssm_c_norm"           [SsmState]         Required Recurrent <- "mixer.C_norm_weight";
 };

@@ -29,7 +29,7 @@ const BLOCK: &[Row] = rows! {
     "attn_qkv.weight"    [Embd ThriceEmbd]    Required Always + Required <- "attn.c_attn";
     "attn_output.weight" [Embd Embd]   Required Always <- "attn.c_proj";
     "ffn_norm.weight"    [Embd]        Required Always <- "ln_2";
-    "ffn_up.weight"      [Embd HalfFf] Required Always <- "mlp.w1";
-    "ffn_gate.weight"    [Embd HalfFf] Required Always <- "mlp.w2";
-    "ffn_down.weight"    [HalfFf Embd] Required Always <- "mlp.c_proj";
+    "ffn_up.weight"      [Embd "feed_forward_length / 2"] Required Always <- "mlp.w1";
+    "ffn_gate.weight"    [Embd "feed_forward_length / 2"] Required Always <- "mlp.w2";
+    "ffn_down.weight"    ["feed_forward_length / 2" Embd] Required Always <- "mlp.c_proj";
 };

@@ -129,8 +129,8 @@ const NORMS_PLUS_ONE: &[Row] = rows! {
 
 /// Attention with a gated output, and the norm of linear attention.
 pub(super) const BLOCK: &[Row] = rows! {
-    "attn_qkv.weight"            [Embd GatedQkv]       Optional Attention + Optional;
-    "attn_q.weight"              [Embd GatedQ]         UnlessFused Attention + Optional <- "self_attn.q_proj";
+    "attn_qkv.weight"            [Embd "2 * attention.head_count * attention.key_length + attention.head_count_kv * (attention.key_length + attention.value_length)"]       Optional Attention + Optional;
+    "attn_q.weight"              [Embd "2 * attention.head_count * attention.key_length"]         UnlessFused Attention + Optional <- "self_attn.q_proj";
     "attn_k.weight"              [Embd K]              UnlessFused Attention + Optional <- "self_attn.k_proj";
     "attn_v.weight"              [Embd V]              UnlessFused Attention + Optional <- "self_attn.v_proj";
     "attn_output.weight"         [Q Embd]              Required Attention <- "self_attn.o_proj";
@@ -141,7 +141,7 @@ pub(super) const BLOCK: &[Row] = rows! {
 
 /// Fused queries, keys, values and gates, grouped by key head. Old files have them in one matrix.
 const ONE_MATRIX: &[Row] = rows! {
-    "ssm_in.weight"              [Embd SsmGatedConvIn] Optional Recurrent;
+    "ssm_in.weight"              [Embd "2 * ssm.inner_size + 2 * ssm.group_count * ssm.state_size"] Optional Recurrent;
     "attn_qkv.weight"            [Embd SsmConvIn]      UnlessFused Recurrent <- "linear_attn.in_proj_qkvz"
         : "(SsmGroups g) ... -> (SsmGroups g[:SsmState]) ... + (SsmGroups g[SsmState:SsmState+SsmState]) ...
             + (SsmGroups g[SsmState+SsmState:SsmState+SsmState+SsmGroup]) ...";
@@ -150,7 +150,7 @@ const ONE_MATRIX: &[Row] = rows! {
     "ssm_conv1d.weight"          [SsmConv SsmConvIn]   Required Recurrent <- "linear_attn.conv1d" : "c 1 k -> c k";
     "ssm_dt.bias"                [SsmRank]             Required Recurrent <- "linear_attn.dt_bias";
     "ssm_a"                      [SsmRank]             Required Recurrent <- "linear_attn.A_log", Map::NegExp;
-    "ssm_ba.weight"              [Embd TwiceSsmRank]   Required Recurrent <- "linear_attn.in_proj_ba";
+    "ssm_ba.weight"              [Embd "2 * ssm.time_step_rank"]   Required Recurrent <- "linear_attn.in_proj_ba";
     "ssm_out.weight"             [SsmInner Embd]       Required Recurrent <- "linear_attn.out_proj";
 };
 

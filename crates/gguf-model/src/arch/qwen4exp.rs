@@ -70,13 +70,19 @@ const KEYS: &[Key] = keys! {
     "ple.head_vocab_sizes" U64? = "required(@ngram_sizes) if has_ngrams else null";
 };
 
+/// Rank of the gates of hyper-connections.
+const HYPER_RANK: Dim = dim!("hyper_connection.low_rank");
+
+/// Blocks that add n-gram embeddings.
+const NGRAM_BLOCK: When = when!("has_ngrams");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab]              Required Always <- "embed_tokens";
     "output_hc_norm.weight"       [HyperEmbd]               Required Always <- "hyper_connection_mixer.hc_norm", Map::Add(1.0);
-    "output_hc_down.weight"       [HyperEmbd HyperRank]     Required Always <- "hyper_connection_mixer.input_mix_weight_down";
-    "output_hc_up.weight"         [HyperRank HyperEmbd]     Required Always <- "hyper_connection_mixer.input_mix_weight_up";
+    "output_hc_down.weight"       [HyperEmbd HYPER_RANK]     Required Always <- "hyper_connection_mixer.input_mix_weight_down";
+    "output_hc_up.weight"         [HYPER_RANK HyperEmbd]     Required Always <- "hyper_connection_mixer.input_mix_weight_up";
     "output.weight"               [Embd Vocab]              Optional Always <- "lm_head";
-    "per_layer_token_embd.weight" [PerLayer Any]            Required NGrams
+    "per_layer_token_embd.weight" [PerLayer Any]            Required "the number of ple.layers"
         <- "ple_embedding.ngram_embedding.shard_{+split_ngram_parts}";
 };
 
@@ -84,12 +90,12 @@ const OUTSIDE: &[Row] = rows! {
 /// share of the result that each stream receives.
 const STREAMS: &[Row] = rows! {
     "hc_attn_norm.weight"         [HyperEmbd]               Required Always <- "attn_hyper_connection.hc_norm", Map::Add(1.0);
-    "hc_attn_down.weight"         [HyperEmbd HyperRank]     Required Always <- "attn_hyper_connection.input_mix_weight_down";
-    "hc_attn_up.weight"           [HyperRank HyperEmbd]     Required Always <- "attn_hyper_connection.input_mix_weight_up";
+    "hc_attn_down.weight"         [HyperEmbd HYPER_RANK]     Required Always <- "attn_hyper_connection.input_mix_weight_down";
+    "hc_attn_up.weight"           [HYPER_RANK HyperEmbd]     Required Always <- "attn_hyper_connection.input_mix_weight_up";
     "hc_attn_inject.weight"       [HyperEmbd Hyper]         Required Always <- "attn_hyper_connection.block_inject_weight";
     "hc_ffn_norm.weight"          [HyperEmbd]               Required Always <- "mlp_hyper_connection.hc_norm", Map::Add(1.0);
-    "hc_ffn_down.weight"          [HyperEmbd HyperRank]     Required Always <- "mlp_hyper_connection.input_mix_weight_down";
-    "hc_ffn_up.weight"            [HyperRank HyperEmbd]     Required Always <- "mlp_hyper_connection.input_mix_weight_up";
+    "hc_ffn_down.weight"          [HyperEmbd HYPER_RANK]     Required Always <- "mlp_hyper_connection.input_mix_weight_down";
+    "hc_ffn_up.weight"            [HYPER_RANK HyperEmbd]     Required Always <- "mlp_hyper_connection.input_mix_weight_up";
     "hc_ffn_inject.weight"        [HyperEmbd Hyper]         Required Always <- "mlp_hyper_connection.block_inject_weight";
 };
 
@@ -103,10 +109,10 @@ const INDEXER: &[Row] = rows! {
 
 /// The layers that mix in n-gram embeddings.
 const NGRAMS: &[Row] = rows! {
-    "ple_key.weight"              [Embd HyperEmbd]          Required NGramBlock <- "ple.key_proj";
-    "ple_value.weight"            [Embd Embd]               Required NGramBlock <- "ple.value_proj";
-    "ple_norm_key.weight"         [HyperEmbd]               Required NGramBlock <- "ple.norm_key", Map::Add(1.0);
-    "ple_norm_query.weight"       [HyperEmbd]               Required NGramBlock <- "ple.norm_query", Map::Add(1.0);
-    "ple_norm_conv.weight"        [HyperEmbd]               Required NGramBlock <- "ple.norm_conv", Map::Add(1.0);
-    "ple_conv1d.weight"           [NGramConv HyperEmbd]     Required NGramBlock <- "ple.conv1d" : "c 1 k -> c k";
+    "ple_key.weight"              [Embd HyperEmbd]          Required NGRAM_BLOCK <- "ple.key_proj";
+    "ple_value.weight"            [Embd Embd]               Required NGRAM_BLOCK <- "ple.value_proj";
+    "ple_norm_key.weight"         [HyperEmbd]               Required NGRAM_BLOCK <- "ple.norm_key", Map::Add(1.0);
+    "ple_norm_query.weight"       [HyperEmbd]               Required NGRAM_BLOCK <- "ple.norm_query", Map::Add(1.0);
+    "ple_norm_conv.weight"        [HyperEmbd]               Required NGRAM_BLOCK <- "ple.norm_conv", Map::Add(1.0);
+    "ple_conv1d.weight"           ["ple.conv_kernel" HyperEmbd]     Required NGRAM_BLOCK <- "ple.conv1d" : "c 1 k -> c k";
 };

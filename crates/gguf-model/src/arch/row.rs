@@ -11,13 +11,14 @@ use crate::stack::Stack;
 /// ```
 ///
 /// In order: the GGUF name without `blk.N.`; the dimensions, the contiguous one first; whether the tensor is required,
-/// and in which models; after `+`, whether the bias is required; after `<-`, the names in a checkpoint
+/// and in which models and blocks; after `+`, whether the bias is required; after `<-`, the names in a checkpoint
 /// ([`Row::source`]); after `:`, the [pattern](Row::pattern); then the [functions](Map) of its values, each after a
-/// comma, or after `=>` another [operation](RowOp).
+/// comma, or after `=>` another [operation](RowOp). A dimension and a condition are a name of [`Dim`] or [`When`], a constant of the file, or
+/// an [expression](super::Expr) in quotes.
 macro_rules! rows {
-    ($($name:literal [$($dim:ident)*] $need:ident $when:ident $(+ $bias:ident)?
+    ($($name:literal [$($dim:tt)*] $need:ident $when:tt $(+ $bias:ident)?
        $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)* $(=> $op:expr)?)?;)*) => {
-        &[$(Row::new($name, &[$(Dim::$dim),*], Need::$need, When::$when)
+        &[$(Row::new($name, const { &[$(dim!($dim)),*] }, Need::$need, when!($when))
             $(.with_bias(Need::$bias))?
             $(.from($source)$(.by($pattern))?.mapped(&[$($map),*])$(.made($op))?)?),*]
     };

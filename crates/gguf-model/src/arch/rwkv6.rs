@@ -70,6 +70,9 @@ const QWEN_KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "0";
 };
 
+/// Elements of keys or values of RWKV with Qwen's heads: `head_count_kv` heads, or all heads if that is 0.
+const WKV_KV: Dim = dim!("attention.head_count_kv * wkv.head_size if attention.head_count_kv else embedding_length");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"              [Embd Vocab]         Required Always <- "embeddings";
     "token_embd_norm.weight"         [Embd]               Required Always + Required <- "blocks.0.pre_ln";
@@ -93,12 +96,12 @@ const BLOCK: &[Row] = rows! {
     "attn_norm.weight"               [Embd]               Required Always + Required <- "ln1";
     "attn_norm_2.weight"             [Embd]               Required Always + Required <- "ln2";
     "time_mix_lerp_x.weight"         [Embd]               Required Always <- "attention.time_maa_x" : VECTOR;
-    "time_mix_lerp_fused.weight"     [Embd One One Five]  Required Always
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "5"]  Required Always
         <- "attention.time_maa_w + attention.time_maa_k + attention.time_maa_v + attention.time_maa_r + attention.time_maa_g"
         : ONE_OF;
-    "time_mix_w1.weight"             [Embd FiveMix]       Required Always <- "attention.time_maa_w1" : "i o -> o i";
-    "time_mix_w2.weight"             [Mix Embd Five]      Required Always <- "attention.time_maa_w2" : "n i o -> n o i";
-    "time_mix_first.weight"          [WkvHead WkvHeads]   Required Always <- "attention.time_faaaa";
+    "time_mix_w1.weight"             [Embd "5 * time_mix_extra_dim"]       Required Always <- "attention.time_maa_w1" : "i o -> o i";
+    "time_mix_w2.weight"             ["time_mix_extra_dim" Embd "5"]      Required Always <- "attention.time_maa_w2" : "n i o -> n o i";
+    "time_mix_first.weight"          ["wkv.head_size" "embedding_length / wkv.head_size"]   Required Always <- "attention.time_faaaa";
     "time_mix_decay.weight"          [Embd]               Required Always <- "attention.time_decay" : VECTOR;
     "time_mix_decay_w1.weight"       [Embd Decay]         Required Always <- "attention.time_decay_w1" : "i o -> o i";
     "time_mix_decay_w2.weight"       [Decay Embd]         Required Always <- "attention.time_decay_w2" : "i o -> o i";
@@ -124,19 +127,19 @@ const BLOCK: &[Row] = rows! {
 /// The order of the five projections differs from RWKV 6: receptance, key, value, decay, gate.
 const QWEN_BLOCK: &[Row] = rows! {
     "time_mix_lerp_x.weight"         [Embd]               Required Always <- "self_attn.time_maa_x" : VECTOR;
-    "time_mix_lerp_fused.weight"     [Embd One One Five]  Required Always
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "5"]  Required Always
         <- "self_attn.time_maa_w + self_attn.time_maa_k + self_attn.time_maa_v + self_attn.time_maa_r + self_attn.time_maa_g"
         : ONE_OF;
-    "time_mix_w1.weight"             [Embd FiveMix]       Required Always
+    "time_mix_w1.weight"             [Embd "5 * time_mix_extra_dim"]       Required Always
         <- "self_attn.time_maa_w1" : "e (5 r) -> (5[3] r) e + (5[1] r) e + (5[2] r) e + (5[0] r) e + (5[4] r) e";
-    "time_mix_w2.weight"             [Mix Embd Five]      Required Always
+    "time_mix_w2.weight"             ["time_mix_extra_dim" Embd "5"]      Required Always
         <- "self_attn.time_maa_w2" : "5 r e -> 5[3] e r + 5[1] e r + 5[2] e r + 5[0] e r + 5[4] e r";
-    "time_mix_first.weight"          [WkvHead WkvHeads]   Optional Always <- "self_attn.time_faaaa";
+    "time_mix_first.weight"          ["wkv.head_size" "embedding_length / wkv.head_size"]   Optional Always <- "self_attn.time_faaaa";
     "time_mix_decay.weight"          [Embd]               Required Always <- "self_attn.time_decay" : VECTOR;
     "time_mix_decay_w1.weight"       [Embd Decay]         Required Always <- "self_attn.time_decay_w1" : "i o -> o i";
     "time_mix_decay_w2.weight"       [Decay Embd]         Required Always <- "self_attn.time_decay_w2" : "i o -> o i";
-    "time_mix_key.weight"            [Embd WkvKv]         Required Always + Optional <- "self_attn.k_proj";
-    "time_mix_value.weight"          [Embd WkvKv]         Required Always + Optional <- "self_attn.v_proj";
+    "time_mix_key.weight"            [Embd WKV_KV]         Required Always + Optional <- "self_attn.k_proj";
+    "time_mix_value.weight"          [Embd WKV_KV]         Required Always + Optional <- "self_attn.v_proj";
     "time_mix_receptance.weight"     [Embd Embd]          Required Always + Optional <- "self_attn.q_proj";
     "time_mix_gate.weight"           [Embd Embd]          Required Always <- "self_attn.gate";
     "time_mix_output.weight"         [Embd Embd]          Required Always <- "self_attn.o_proj";

@@ -97,6 +97,18 @@ const QWEN_KEYS: &[Key] = keys! {
     "attention.head_count" U32 = "0";
 };
 
+/// Rank of the projection of the gate.
+const GATE_LORA: Dim = dim!("attention.gate_lora_rank");
+
+/// Models of RWKV with a gate.
+const WITH_GATE: When = when!("not attention.gate_lora_rank == 0");
+
+/// Rank of the projection of the learning rate in context.
+const ICLR: Dim = dim!("attention.iclr_lora_rank");
+
+/// Rank of the projection of the value residual.
+const VALUE_MIX: Dim = dim!("attention.value_residual_mix_lora_rank");
+
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"              [Embd Vocab]        Required Always <- "embeddings";
     "token_embd_norm.weight"         [Embd]              Required Always + Required <- "layers.0.pre_norm";
@@ -122,17 +134,17 @@ const ONE_OF: &str = "1... e -> 1 1 1 e";
 const TRANSPOSED: &str = "i o -> o i";
 
 const GATE: &[Row] = rows! {
-    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g_lora.lora.0";
-    "time_mix_g1.weight"             [Embd GateLora]     Required Gate <- "attention.g1" : TRANSPOSED;
-    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g_lora.lora.2";
-    "time_mix_g2.weight"             [GateLora Embd]     Required Gate <- "attention.g2" : TRANSPOSED;
+    "time_mix_g1.weight"             [Embd GATE_LORA]     Required WITH_GATE <- "attention.g_lora.lora.0";
+    "time_mix_g1.weight"             [Embd GATE_LORA]     Required WITH_GATE <- "attention.g1" : TRANSPOSED;
+    "time_mix_g2.weight"             [GATE_LORA Embd]     Required WITH_GATE <- "attention.g_lora.lora.2";
+    "time_mix_g2.weight"             [GATE_LORA Embd]     Required WITH_GATE <- "attention.g2" : TRANSPOSED;
 };
 
 const OPTIONAL_GATE: &[Row] = rows! {
-    "time_mix_g1.weight"             [Embd GateLora]     Optional Gate <- "attention.g_lora.lora.0";
-    "time_mix_g1.weight"             [Embd GateLora]     Optional Gate <- "attention.g1" : TRANSPOSED;
-    "time_mix_g2.weight"             [GateLora Embd]     Optional Gate <- "attention.g_lora.lora.2";
-    "time_mix_g2.weight"             [GateLora Embd]     Optional Gate <- "attention.g2" : TRANSPOSED;
+    "time_mix_g1.weight"             [Embd GATE_LORA]     Optional WITH_GATE <- "attention.g_lora.lora.0";
+    "time_mix_g1.weight"             [Embd GATE_LORA]     Optional WITH_GATE <- "attention.g1" : TRANSPOSED;
+    "time_mix_g2.weight"             [GATE_LORA Embd]     Optional WITH_GATE <- "attention.g_lora.lora.2";
+    "time_mix_g2.weight"             [GATE_LORA Embd]     Optional WITH_GATE <- "attention.g2" : TRANSPOSED;
 };
 
 const TIME: &[Row] = rows! {
@@ -144,28 +156,28 @@ const TIME: &[Row] = rows! {
     "time_mix_w2.weight"             [Decay Embd]        Required Always <- "attention.w2" : TRANSPOSED;
     "time_mix_v0.weight"             [Embd]              Required First
         <- "attention.a_lora.lora.2.bias | attention.a0" : VECTOR;
-    "time_mix_v1.weight"             [Embd Iclr]         Required First <- "attention.a_lora.lora.0";
-    "time_mix_v1.weight"             [Embd Iclr]         Required First <- "attention.a1" : TRANSPOSED;
-    "time_mix_v2.weight"             [Iclr Embd]         Required First <- "attention.a_lora.lora.2";
-    "time_mix_v2.weight"             [Iclr Embd]         Required First <- "attention.a2" : TRANSPOSED;
+    "time_mix_v1.weight"             [Embd ICLR]         Required First <- "attention.a_lora.lora.0";
+    "time_mix_v1.weight"             [Embd ICLR]         Required First <- "attention.a1" : TRANSPOSED;
+    "time_mix_v2.weight"             [ICLR Embd]         Required First <- "attention.a_lora.lora.2";
+    "time_mix_v2.weight"             [ICLR Embd]         Required First <- "attention.a2" : TRANSPOSED;
     "time_mix_v0.weight"             [Embd]              Required NotFirst
         <- "attention.v_lora.lora.2.bias | attention.v0" : VECTOR;
-    "time_mix_v1.weight"             [Embd ValueMix]     Required NotFirst <- "attention.v_lora.lora.0";
-    "time_mix_v1.weight"             [Embd ValueMix]     Required NotFirst <- "attention.v1" : TRANSPOSED;
-    "time_mix_v2.weight"             [ValueMix Embd]     Required NotFirst <- "attention.v_lora.lora.2";
-    "time_mix_v2.weight"             [ValueMix Embd]     Required NotFirst <- "attention.v2" : TRANSPOSED;
+    "time_mix_v1.weight"             [Embd VALUE_MIX]     Required NotFirst <- "attention.v_lora.lora.0";
+    "time_mix_v1.weight"             [Embd VALUE_MIX]     Required NotFirst <- "attention.v1" : TRANSPOSED;
+    "time_mix_v2.weight"             [VALUE_MIX Embd]     Required NotFirst <- "attention.v_lora.lora.2";
+    "time_mix_v2.weight"             [VALUE_MIX Embd]     Required NotFirst <- "attention.v2" : TRANSPOSED;
     "time_mix_a0.weight"             [Embd]              Required Always
         <- "attention.a_lora.lora.2.bias | attention.a0" : VECTOR;
-    "time_mix_a1.weight"             [Embd Iclr]         Required Always <- "attention.a_lora.lora.0";
-    "time_mix_a1.weight"             [Embd Iclr]         Required Always <- "attention.a1" : TRANSPOSED;
-    "time_mix_a2.weight"             [Iclr Embd]         Required Always <- "attention.a_lora.lora.2";
-    "time_mix_a2.weight"             [Iclr Embd]         Required Always <- "attention.a2" : TRANSPOSED;
-    "time_mix_lerp_fused.weight"     [Embd One One Six]  Required Gate
+    "time_mix_a1.weight"             [Embd ICLR]         Required Always <- "attention.a_lora.lora.0";
+    "time_mix_a1.weight"             [Embd ICLR]         Required Always <- "attention.a1" : TRANSPOSED;
+    "time_mix_a2.weight"             [ICLR Embd]         Required Always <- "attention.a_lora.lora.2";
+    "time_mix_a2.weight"             [ICLR Embd]         Required Always <- "attention.a2" : TRANSPOSED;
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "6"]  Required WITH_GATE
         <- "attention.x_r + attention.x_w + attention.x_k + attention.x_v + attention.x_a + attention.x_g" : ONE_OF;
-    "time_mix_lerp_fused.weight"     [Embd One One Five] Required NoGate
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "5"] Required "attention.gate_lora_rank == 0"
         <- "attention.x_r + attention.x_w + attention.x_k + attention.x_v + attention.x_a" : ONE_OF;
-    "time_mix_lerp_fused.weight"     [Embd One One Six]  Required Gate <- "attention.x_x" : "n 1... e -> n 1 1 e";
-    "time_mix_lerp_fused.weight"     [Embd One One Five] Required NoGate <- "attention.x_x" : "n 1... e -> n 1 1 e";
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "6"]  Required WITH_GATE <- "attention.x_x" : "n 1... e -> n 1 1 e";
+    "time_mix_lerp_fused.weight"     [Embd "1" "1" "5"] Required "attention.gate_lora_rank == 0" <- "attention.x_x" : "n 1... e -> n 1 1 e";
     "time_mix_k_k.weight"            [Embd]              Required Always <- "attention.k_k" : VECTOR;
     "time_mix_k_a.weight"            [Embd]              Required Always <- "attention.k_a" : VECTOR;
     "time_mix_r_k.weight"            [Embd]              Required Always <- "attention.r_k" : "1... a b -> (a b)";

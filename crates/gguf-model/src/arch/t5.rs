@@ -80,7 +80,7 @@ const DECODER_NORM: &[Row] = rows! {
 
 const ENCODER_BLOCK: &[Row] = rows! {
     "enc.blk.{}.attn_norm.weight"        [Embd]          Required Always <- "layer.0.layer_norm";
-    "enc.blk.{}.attn_rel_b.weight"       [Heads Buckets] Optional Always <- "layer.0.SelfAttention.relative_attention_bias";
+    "enc.blk.{}.attn_rel_b.weight"       [Heads "attention.relative_buckets_count"] Optional Always <- "layer.0.SelfAttention.relative_attention_bias";
     "enc.blk.{}.attn_q.weight"           [Embd Q]        Required Always <- "layer.0.SelfAttention.q";
     "enc.blk.{}.attn_k.weight"           [Embd K]        Required Always <- "layer.0.SelfAttention.k";
     "enc.blk.{}.attn_v.weight"           [Embd V]        Required Always <- "layer.0.SelfAttention.v";
@@ -94,13 +94,13 @@ const ENCODER_BLOCK: &[Row] = rows! {
 
 const DECODER_BLOCK: &[Row] = rows! {
     "dec.blk.{}.attn_norm.weight"        [Embd]          Required Always <- "layer.0.layer_norm";
-    "dec.blk.{}.attn_rel_b.weight"       [Heads Buckets] Optional Always <- "layer.0.SelfAttention.relative_attention_bias";
+    "dec.blk.{}.attn_rel_b.weight"       [Heads "attention.relative_buckets_count"] Optional Always <- "layer.0.SelfAttention.relative_attention_bias";
     "dec.blk.{}.attn_q.weight"           [Embd Q]        Required Always <- "layer.0.SelfAttention.q";
     "dec.blk.{}.attn_k.weight"           [Embd K]        Required Always <- "layer.0.SelfAttention.k";
     "dec.blk.{}.attn_v.weight"           [Embd V]        Required Always <- "layer.0.SelfAttention.v";
     "dec.blk.{}.attn_o.weight"           [HeadsV Embd]   Required Always <- "layer.0.SelfAttention.o";
     "dec.blk.{}.cross_attn_norm.weight"  [Embd]          Required Always <- "layer.1.layer_norm";
-    "dec.blk.{}.cross_attn_rel_b.weight" [Heads Buckets] Optional Always <- "layer.1.EncDecAttention.relative_attention_bias";
+    "dec.blk.{}.cross_attn_rel_b.weight" [Heads "attention.relative_buckets_count"] Optional Always <- "layer.1.EncDecAttention.relative_attention_bias";
     "dec.blk.{}.cross_attn_q.weight"     [Embd Q]        Required Always <- "layer.1.EncDecAttention.q";
     "dec.blk.{}.cross_attn_k.weight"     [Embd K]        Required Always <- "layer.1.EncDecAttention.k";
     "dec.blk.{}.cross_attn_v.weight"     [Embd V]        Required Always <- "layer.1.EncDecAttention.v";

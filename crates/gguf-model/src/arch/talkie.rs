@@ -44,11 +44,11 @@ const BLOCK: &[Row] = rows! {
     "attn_k.bias"               [V]          Optional Always;
     "attn_v.bias"               [V]          Optional Always;
     "attn_output.weight"        [Q Embd]     Required Always <- "attn.attn_resid";
-    "attn_output.scale"         [One]        Optional Always <- "attn_gain.a_g";
-    "attn_q_norm.weight"        [One Heads]  Required Always <- "attn.head_gain.head_g" : "h -> h 1";
+    "attn_output.scale"         ["1"]        Optional Always <- "attn_gain.a_g";
+    "attn_q_norm.weight"        ["1" Heads]  Required Always <- "attn.head_gain.head_g" : "h -> h 1";
     "ffn_gate.weight"           [Embd Ff]    Required Always <- "mlp.mlp_gate";
     "ffn_up.weight"             [Embd Ff]    Required Always <- "mlp.mlp_linear";
     "ffn_down.weight"           [Ff Embd]    Required Always <- "mlp.mlp_resid";
-    "ffn_down.scale"            [One]        Optional Always <- "mlp_gain.a_g";
-    "layer_output_scale.weight" [One]        Required Always <- "embed_skip.a_g";
+    "ffn_down.scale"            ["1"]        Optional Always <- "mlp_gain.a_g";
+    "layer_output_scale.weight" ["1"]        Required Always <- "embed_skip.a_g";
 };

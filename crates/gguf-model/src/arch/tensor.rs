@@ -66,13 +66,7 @@ impl Tensor {
         if shape.is_empty() {
             return true;
         }
-        let is_open = |dim: Dim| matches!(dim, Dim::Any | Dim::HeadsOrQ | Dim::FfOrTwice);
-        let of = |dim: Dim| dim.of(h, block).or(default.filter(|_| !is_open(dim)));
-        let same = shape.iter().enumerate().all(|(i, &dim)| match dim {
-            Dim::HeadsOrQ => [Dim::Heads, Dim::Q].iter().any(|dim| of(*dim) == Some(dims.dim(i))),
-            Dim::FfOrTwice => [Dim::Ff, Dim::TwiceFf].iter().any(|dim| of(*dim) == Some(dims.dim(i))),
-            dim => of(dim).is_none_or(|n| n == dims.dim(i)),
-        });
+        let same = shape.iter().enumerate().all(|(i, dim)| dim.can_be(dims.dim(i), default, h, block));
         same && dims.skip(shape.len()).all(|n| n == 1)
     }
 

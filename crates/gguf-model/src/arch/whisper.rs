@@ -36,13 +36,16 @@ const KEYS: &[Key] = keys! {
     "general.file_type" U32 = "@file_type";
 };
 
+/// Elements of a hidden state of the encoder.
+const ENCODER_EMBD: Dim = dim!("encoder.embedding_length");
+
 const OUTSIDE: &[Row] = rows! {
-    "enc.conv1d.1.weight"               [Three Mels EncoderEmbd]        Required Always <- "encoder.conv1";
-    "enc.conv1d.1.bias"                 [EncoderEmbd]                   Required Always <- "encoder.conv1.bias";
-    "enc.conv1d.2.weight"               [Three EncoderEmbd EncoderEmbd] Required Always <- "encoder.conv2";
-    "enc.conv1d.2.bias"                 [EncoderEmbd]                   Required Always <- "encoder.conv2.bias";
-    "enc.position_embd.weight"          [EncoderEmbd EncoderContext]    Required Always <- "encoder.embed_positions";
-    "enc.output_norm.weight"            [EncoderEmbd]                   Required Always + Required <- "encoder.layer_norm";
+    "enc.conv1d.1.weight"               ["3" "encoder.mels_count" ENCODER_EMBD]        Required Always <- "encoder.conv1";
+    "enc.conv1d.1.bias"                 [ENCODER_EMBD]                   Required Always <- "encoder.conv1.bias";
+    "enc.conv1d.2.weight"               ["3" ENCODER_EMBD ENCODER_EMBD] Required Always <- "encoder.conv2";
+    "enc.conv1d.2.bias"                 [ENCODER_EMBD]                   Required Always <- "encoder.conv2.bias";
+    "enc.position_embd.weight"          [ENCODER_EMBD "encoder.context_length"]    Required Always <- "encoder.embed_positions";
+    "enc.output_norm.weight"            [ENCODER_EMBD]                   Required Always + Required <- "encoder.layer_norm";
     "token_embd.weight"                 [Embd Vocab]                    Required Always <- "decoder.embed_tokens";
     "position_embd.weight"              [Embd Context]                  Required Always <- "decoder.embed_positions";
     "dec.output_norm.weight"            [Embd]                          Required Always + Required <- "decoder.layer_norm";
@@ -50,14 +53,14 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const ENCODER: &[Row] = rows! {
-    "enc.blk.{}.attn_norm.weight"       [EncoderEmbd]             Required Always + Required <- "self_attn_layer_norm";
-    "enc.blk.{}.attn_q.weight"          [EncoderEmbd EncoderEmbd] Required Always + Required <- "self_attn.q_proj";
-    "enc.blk.{}.attn_k.weight"          [EncoderEmbd EncoderEmbd] Required Always <- "self_attn.k_proj";
-    "enc.blk.{}.attn_v.weight"          [EncoderEmbd EncoderEmbd] Required Always + Required <- "self_attn.v_proj";
-    "enc.blk.{}.attn_o.weight"          [EncoderEmbd EncoderEmbd] Required Always + Required <- "self_attn.out_proj";
-    "enc.blk.{}.ffn_norm.weight"        [EncoderEmbd]             Required Always + Required <- "final_layer_norm";
-    "enc.blk.{}.ffn_up.weight"          [EncoderEmbd Ff]   Required Always + Required <- "fc1";
-    "enc.blk.{}.ffn_down.weight"        [Ff EncoderEmbd]   Required Always + Required <- "fc2";
+    "enc.blk.{}.attn_norm.weight"       [ENCODER_EMBD]             Required Always + Required <- "self_attn_layer_norm";
+    "enc.blk.{}.attn_q.weight"          [ENCODER_EMBD ENCODER_EMBD] Required Always + Required <- "self_attn.q_proj";
+    "enc.blk.{}.attn_k.weight"          [ENCODER_EMBD ENCODER_EMBD] Required Always <- "self_attn.k_proj";
+    "enc.blk.{}.attn_v.weight"          [ENCODER_EMBD ENCODER_EMBD] Required Always + Required <- "self_attn.v_proj";
+    "enc.blk.{}.attn_o.weight"          [ENCODER_EMBD ENCODER_EMBD] Required Always + Required <- "self_attn.out_proj";
+    "enc.blk.{}.ffn_norm.weight"        [ENCODER_EMBD]             Required Always + Required <- "final_layer_norm";
+    "enc.blk.{}.ffn_up.weight"          [ENCODER_EMBD Ff]   Required Always + Required <- "fc1";
+    "enc.blk.{}.ffn_down.weight"        [Ff ENCODER_EMBD]   Required Always + Required <- "fc2";
 };
 
 const DECODER: &[Row] = rows! {
@@ -68,8 +71,8 @@ const DECODER: &[Row] = rows! {
     "dec.blk.{}.attn_o.weight"          [Embd Embd]        Required Always + Required <- "self_attn.out_proj";
     "dec.blk.{}.cross_attn_norm.weight" [Embd]             Required Always + Required <- "encoder_attn_layer_norm";
     "dec.blk.{}.cross_attn_q.weight"    [Embd Embd]        Required Always + Required <- "encoder_attn.q_proj";
-    "dec.blk.{}.cross_attn_k.weight"    [EncoderEmbd Embd] Required Always <- "encoder_attn.k_proj";
-    "dec.blk.{}.cross_attn_v.weight"    [EncoderEmbd Embd] Required Always + Required <- "encoder_attn.v_proj";
+    "dec.blk.{}.cross_attn_k.weight"    [ENCODER_EMBD Embd] Required Always <- "encoder_attn.k_proj";
+    "dec.blk.{}.cross_attn_v.weight"    [ENCODER_EMBD Embd] Required Always + Required <- "encoder_attn.v_proj";
     "dec.blk.{}.cross_attn_o.weight"    [Embd Embd]        Required Always + Required <- "encoder_attn.out_proj";
     "dec.blk.{}.ffn_norm.weight"        [Embd]             Required Always + Required <- "final_layer_norm";
     "dec.blk.{}.ffn_up.weight"          [Embd Ff]          Required Always + Required <- "fc1";

@@ -3,7 +3,7 @@
 use gguf_format::check::{KEPT, Place, Report, Severity};
 use gguf_format::keys::{self, Kind};
 use gguf_format::{Array, GgmlType, Gguf, Head, TensorInfo, Value, ValueType};
-use gguf_model::arch::{self, Need, Stack, Tensor, When};
+use gguf_model::arch::{self, Need, Stack, Tensor};
 use gguf_model::check::{self, RULES};
 use gguf_model::{Hparams, PerBlock};
 

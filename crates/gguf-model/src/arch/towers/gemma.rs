@@ -279,7 +279,7 @@ const SCALAR: &str = "1... -> 1";
 macro_rules! limited {
     ($($name:literal [$($dim:ident)*] <- $source:literal;)*) => {
         &[$(
-            Row::new(concat!($name, ".weight"), &[$(Dim::$dim),*], Need::Required, When::Always)
+            Row::new(concat!($name, ".weight"), const { &[$(dim!($dim)),*] }, Need::Required, When::Always)
                 .from(concat!($source, ".linear | ", $source)),
             limited!(@limit $name $source ".input_max"),
             limited!(@limit $name $source ".input_min"),
@@ -288,7 +288,7 @@ macro_rules! limited {
         )*]
     };
     (@limit $name:literal $source:literal $limit:literal) => {
-        Row::new(concat!($name, $limit), &[Dim::One], Need::Optional, When::Always)
+        Row::new(concat!($name, $limit), const { &[dim!("1")] }, Need::Optional, When::Always)
             .from(concat!($source, $limit))
             .by(SCALAR)
     };

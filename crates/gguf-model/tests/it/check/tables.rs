@@ -117,16 +117,24 @@ fn rows_apply_to_models_of_some_depth_and_with_embeddings_per_block() {
         (h.blocks, h.per_layer_embd) = (Some(blocks), per_layer_embd);
         h
     };
-    assert!(!When::Deep.holds(&of(63, None), 0) && When::Deep.holds(&of(64, None), 0));
-    assert!(!When::PerLayer.holds(&of(1, Some(0)), 0) && When::PerLayer.holds(&of(1, Some(8)), 0));
-    let row = |arch: &str, name: &str| {
-        let rows = arch::of(arch).unwrap().block.iter().copied().flatten();
-        rows.filter(|row| row.name == name).map(|row| (row.need, row.when)).collect::<Vec<_>>()
+    let holds = |arch: &str, name: &str, h: &Hparams<'_>| {
+        let mut rows = arch::of(arch).unwrap().block.iter().copied().flatten().filter(|row| row.name == name);
+        let row = rows.next().unwrap();
+        assert!(row.need == Need::Required && rows.next().is_none(), "{arch} {name}");
+        row.when.holds(h, 0)
     };
-    assert_eq!(row("command-r", "attn_q_norm.weight"), [(Need::Required, When::Deep)]);
-    assert_eq!(row("nemotron_h_moe", "ffn_up_exps.weight"), [(Need::Required, When::FfExperts)]);
-    assert_eq!(row("gemma4", "inp_gate.weight"), [(Need::Required, When::PerLayer)]);
-    assert_eq!(row("glm4moe", "exp_probs_b.bias"), [(Need::Required, When::Experts)]);
+    for (blocks, expected) in [(63, false), (64, true)] {
+        assert_eq!(holds("command-r", "attn_q_norm.weight", &of(blocks, None)), expected);
+    }
+    for (per_layer_embd, expected) in [(None, false), (Some(0), false), (Some(8), true)] {
+        assert_eq!(holds("gemma4", "inp_gate.weight", &of(1, per_layer_embd)), expected);
+    }
+    let mut h = of(2, None);
+    h.ff = Some(PerBlock::Same(8));
+    assert!(!holds("nemotron_h_moe", "ffn_up_exps.weight", &h));
+    h.experts = 4;
+    assert!(holds("nemotron_h_moe", "ffn_up_exps.weight", &h));
+    assert!(holds("glm4moe", "exp_probs_b.bias", &h));
 }
 
 #[test]
