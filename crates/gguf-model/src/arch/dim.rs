@@ -209,6 +209,7 @@ impl Dim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hparams::PerBlock;
 
     #[test]
     fn sizes_of_state_spaces() {
@@ -233,5 +234,24 @@ mod tests {
             assert_eq!(dim.of(&Hparams::default(), 0), None, "{dim:?}");
         }
         assert_eq!(Dim::SsmGroup.of(&Hparams { ssm_groups: Some(0), ..h }, 0), None);
+    }
+
+    #[test]
+    fn alternatives_and_unknown_sizes() {
+        let h = Hparams { heads: Some(PerBlock::Same(4)), head_k: Some(16), ..Hparams::default() };
+        let no_keys = Hparams::default();
+        let either = dim!("attention.head_count, or attention.head_count * attention.key_length");
+        let can_be = |dim: Dim, default, h: &Hparams<'_>| [0, 4, 64, 8].map(|n| dim.can_be(n, default, h, 0));
+        for default in [None, Some(0)] {
+            assert_eq!(can_be(either, default, &h), [false, true, true, false]);
+            assert_eq!(can_be(Dim::Heads, default, &h), [false, true, false, false]);
+            assert_eq!(can_be(Dim::Any, default, &h), [true; 4]);
+        }
+        assert_eq!(either.of(&h, 0), None);
+        assert_eq!(can_be(Dim::Heads, None, &no_keys), [true; 4]);
+        assert_eq!(can_be(Dim::Heads, Some(0), &no_keys), [true, false, false, false]);
+        assert_eq!(can_be(either, None, &no_keys), [false; 4]);
+        assert_eq!(can_be(either, Some(0), &no_keys), [true, false, false, false]);
+        assert_eq!(either.keys(), "attention.head_count, or attention.head_count × attention.key_length");
     }
 }
