@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 /// The names of the classes. Unless they are the defaults of transformers, they are sorted as strings.
-const LABELS: &[Key] = keys! {
+pub(super) const LABELS: &[Key] = keys! {
     let labels = "by_name(id2label ?? {})";
     "classifier.output_labels" Str? = "labels";
 };

@@ -4,6 +4,7 @@
 //! in `conversion/bert.py`, which rejects configurations that llama.cpp does not implement.
 
 use super::bert::BERT;
+use super::neo_bert::LABELS;
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -13,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[ATTENTION_AND_NORMS, GATED],
     checkpoints: &[Checkpoint {
         when: "not moe_every_n_layers",
-        keys: &[DENSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING],
+        keys: &[DENSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
         ..CHECKPOINT
     }],
 };
@@ -25,7 +26,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
     block: &[ATTENTION_AND_NORMS, EXPERTS_AND_OTHERS],
     checkpoints: &[Checkpoint {
         when: "moe_every_n_layers",
-        keys: &[SPARSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING, EXPERT_KEYS],
+        keys: &[SPARSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS, EXPERT_KEYS],
         ..CHECKPOINT
     }],
 };
@@ -33,7 +34,6 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["NomicBertModel"],
     layers: &["encoder.layers.{}."],
-    rename_if: &[],
     skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
     vocab: Vocab::UnigramOrWordPiece,
     tokenizer_first: &[WORD_PIECE_TYPES],
