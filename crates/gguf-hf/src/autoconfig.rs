@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::config_error::Error;
+use crate::formula::{floor_div, is_true};
 
 type Fields = Map<String, Value>;
 
@@ -322,7 +323,7 @@ impl Expr {
             }
             Expr::Flags { flags, then, other } => {
                 let flags = fields.get(flags).and_then(Value::as_array).ok_or(Stop::Refused)?;
-                flags.iter().map(|flag| if is_true(flag) { then } else { other }.clone()).collect()
+                flags.iter().map(|flag| if is_true(Some(flag)) { then } else { other }.clone()).collect()
             }
             Expr::Repeat { repeat } => match get(repeat) {
                 list @ Value::Array(_) => list,
@@ -335,7 +336,7 @@ impl Expr {
                     }
                 }
             },
-            Expr::KeepIf { keep_if } => match is_true(&get(keep_if)) {
+            Expr::KeepIf { keep_if } => match is_true(fields.get(keep_if)) {
                 true => get(target),
                 false => Value::Null,
             },
@@ -351,7 +352,7 @@ impl Named {
         match self {
             // Bidirectional attention: the window covers one side, and its bound is exclusive.
             Named::BidirectionalWindow => {
-                if is_true(field("use_bidirectional_attention")) {
+                if is_true(fields.get("use_bidirectional_attention")) {
                     value = (value.as_i64().ok_or(Stop::Refused)?.div_euclid(2) + 1).into();
                 }
             }
@@ -361,9 +362,10 @@ impl Named {
                 value = (0..n_layers).map(|i| json!(if i < n_sparse { 0.95 } else { 0.0 })).collect();
             }
             Named::Smollm3Layers => {
-                let has_window = is_true(field("use_sliding_window")) && !is_null(fields, "sliding_window");
+                let has_window = is_true(fields.get("use_sliding_window")) && !is_null(fields, "sliding_window");
                 let ropes = field("no_rope_layers").as_array().ok_or(Stop::Refused)?;
-                let kind = |rope| if has_window && !is_true(rope) { "sliding_attention" } else { "full_attention" };
+                let kind =
+                    |rope| if has_window && !is_true(Some(rope)) { "sliding_attention" } else { "full_attention" };
                 value = ropes.iter().map(kind).collect();
             }
             Named::MambaDHead => {
@@ -442,7 +444,7 @@ impl Check {
                         && factor.is_some_and(|factor| factor > 1.0)
             }
             Check::MambaHeads => mamba_heads_fit(fields),
-            Check::Untied => !is_true(field("tie_word_embeddings")),
+            Check::Untied => !is_true(fields.get("tie_word_embeddings")),
         }
     }
 }
@@ -537,18 +539,6 @@ fn is_null(fields: &Fields, name: &str) -> bool {
     fields.get(name).is_none_or(Value::is_null)
 }
 
-/// The truth value of a JSON value in Python.
-fn is_true(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(b) => *b,
-        Value::Number(n) => n.as_f64() != Some(0.0),
-        Value::String(s) => !s.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(object) => !object.is_empty(),
-    }
-}
-
 fn integer(fields: &Fields, name: &str) -> Result<i64, Stop> {
     fields.get(name).and_then(Value::as_i64).ok_or(Stop::Refused)
 }
@@ -568,8 +558,7 @@ fn quotient(n: i64, by: i64, operand: &Operand, fields: &Fields) -> Result<i64, 
         let found = fields.get(name).unwrap_or(&Value::Null);
         return Err(Stop::Invalid(Error::invalid(name, found, "at least one")));
     }
-    let towards_zero = n.checked_div(by).ok_or(Stop::Refused)?;
-    Ok(if n % by != 0 && (n < 0) != (by < 0) { towards_zero - 1 } else { towards_zero })
+    floor_div(n, by).ok_or(Stop::Refused)
 }
 
 /// The integer part of a product of possibly fractional factors.

@@ -54,6 +54,12 @@ pub(super) fn whole(x: f64) -> Option<Value> {
     (x.is_finite() && x.abs() < 9e18).then(|| Value::from(x.trunc() as i64))
 }
 
+/// The quotient of integers, rounded down.
+pub(crate) fn floor_div(x: i64, y: i64) -> Option<i64> {
+    let towards_zero = x.checked_div(y)?;
+    Some(towards_zero - i64::from(x % y != 0 && (x < 0) != (y < 0)))
+}
+
 pub(super) fn arithmetic(op: Op, a: &Value, b: &Value) -> Option<Value> {
     if let (Op::Add, Value::String(a), Value::String(b)) = (op, a, b) {
         return Some(Value::String(format!("{a}{b}")));
@@ -71,7 +77,7 @@ pub(super) fn arithmetic(op: Op, a: &Value, b: &Value) -> Option<Value> {
             Op::Add => x.checked_add(y)?,
             Op::Subtract => x.checked_sub(y)?,
             Op::Multiply => x.checked_mul(y)?,
-            Op::DivideDown => x.checked_div(y)? - i64::from(x % y != 0 && (x < 0) != (y < 0)),
+            Op::DivideDown => floor_div(x, y)?,
             Op::Remainder => x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r })?,
             Op::Power if y >= 0 => x.checked_pow(u32::try_from(y).ok()?)?,
             _ => return float(op, x as f64, y as f64),
