@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use crate::error::Error;
 
 /// The memory for fetched data of all files of a client.
-const BUDGET: u64 = 32 << 20;
+const BUDGET: u64 = 16 << 20;
 
 /// The most buffers that are kept for other segments.
 const SPARE: usize = 8;

@@ -25,13 +25,13 @@ use crate::settings::Settings;
 const PARTS: u64 = 10_000;
 
 /// The parts in memory, if they are long.
-const AT_ONCE: u64 = 4;
+const AT_ONCE: u64 = 3;
 
 /// A sink that uploads its outputs to a store. Each of them is an object, which appears when all data of all outputs is uploaded.
 ///
-/// An object is uploaded in parts of equal length: 8 MiB, or more for one of more than 78 GiB, because a store takes 10,000 parts. A part is sent
-/// when all its bytes are written. A run writes in nearly ascending order, so few parts are in memory at a time: two for each thread of the machine, at
-/// least four. Writers wait while there is no room, unless nothing is being sent.
+/// An object is uploaded in parts of equal length: 5 MiB, or more for one of more than 48 GiB, because a store takes 10,000 parts. A part is sent
+/// when all its bytes are written. A run writes in nearly ascending order, so few parts are in memory at a time: one more than the machine
+/// has threads. Writers wait while there is no room, unless nothing is being sent.
 ///
 /// After an error, or if the sink is dropped, the uploads are aborted. S3 and Google Cloud Storage keep, and charge for, the parts of uploads that
 /// were not aborted because the program was killed; a rule of the bucket can remove them. Azure removes them after a week in any case.
@@ -57,11 +57,11 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Two parts for each thread, at least four.
+    /// A part more than there are threads, at least three.
     pub(super) fn usual() -> Limits {
-        const PART: u64 = 8 << 20;
+        const PART: u64 = 5 << 20;
         let threads = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
-        Limits { shortest: PART, memory: threads.max(2) * 2 * PART }
+        Limits { shortest: PART, memory: (threads.max(2) + 1) * PART }
     }
 }
 
