@@ -16,6 +16,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-format/src/layout.rs", 4, "tensors of the head; what is padded is reserved before"),
     ("gguf-format/src/value.rs", 1, "elements of an array that was walked"),
     ("gguf-hf/src/arch.rs", 1, "tensors of a plan"),
+    ("gguf-hf/src/arch/table_formulas.rs", 4, "a test; depths up to 66"),
     ("gguf-hf/src/arch/tables.rs", 2, "moves of a table, in its tests"),
     ("gguf-hf/src/arch/computed.rs", 1, "MAX_HEAD_DIM"),
     ("gguf-hf/src/arch/effort.rs", 4, "BYTES, in its tests"),
