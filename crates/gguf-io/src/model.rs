@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::Gguf;
-#[cfg(feature = "fs")]
-use gguf_format::shard::ShardName;
-use gguf_format::shard::{self, ShardKeys};
+use gguf_format::shard::{self, ShardKeys, ShardName};
 
 use crate::tensor::{Tensor, nearest};
 use crate::{Error, ModelFile, ReadAt, ShardsProblem};

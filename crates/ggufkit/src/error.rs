@@ -91,6 +91,8 @@ errors! {
     Vocab(gguf_model::tokenizer::VocabError);
     "A tokenizer cannot encode text."
     Encoder(gguf_model::tokenizer::EncoderError);
+    "The syntax of a formula is invalid."
+    Formula(gguf_model::formula::SyntaxError);
     "Values cannot be decoded or encoded. Feature `values`."
     #[cfg(feature = "values")]
     Codec(gguf_quants::CodecError);

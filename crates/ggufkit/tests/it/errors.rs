@@ -58,7 +58,7 @@ fn every_error_of_a_library_is_converted_or_the_cause_of_one() {
             format::Problem;
         "gguf-quants": quants::CodecError, quants::RowsError, quants::UnknownIsa;
         "gguf-io": io::Error, io::WriteError, io::TensorProblem, io::ShardsProblem;
-        "gguf-model": model::tokenizer::VocabError, model::tokenizer::EncoderError;
+        "gguf-model": model::tokenizer::VocabError, model::tokenizer::EncoderError, model::formula::SyntaxError;
         "gguf-pipeline": pipeline::Error;
         "gguf-quantize": quantize::Error, quantize::imatrix::Error, quantize::PruneError, quantize::mix::MixError,
             quantize::mix::PatternError, quantize::mix::TensorTypeError, quantize::mix::UnknownName,
