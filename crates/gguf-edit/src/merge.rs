@@ -37,7 +37,7 @@ pub struct Merge {
 ///
 /// ```
 /// # use std::num::NonZero;
-/// # use gguf_edit::{Limit, SplitOptions};
+/// # use gguf_edit::{Limit, SplitOptions, split};
 /// # use gguf_format::{GgmlType, Head, TensorInfo};
 /// # let folder = tempfile::tempdir()?;
 /// # let mut head = Head::default();
