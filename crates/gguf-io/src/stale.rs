@@ -28,9 +28,9 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
     let file = options.open(path)?;
-    // If files cannot be locked, no process treats one as abandoned either.
-    let is_locked = file.try_lock().is_ok();
-    // A process that removes leftovers may have found the file before it was locked.
+    // A process that removes leftovers may have found the file first, and locks it until it has removed it. If files cannot be locked, no
+    // process treats one as abandoned.
+    let is_locked = file.lock().is_ok();
     match is_still(&file, path) || !is_locked {
         true => Ok(file),
         false => Err(io::ErrorKind::AlreadyExists.into()),
@@ -105,5 +105,27 @@ mod tests {
         first.commit().unwrap();
         drop(second);
         assert_eq!(names(), [others[0], others[1], "m.gguf"]);
+    }
+
+    /// Whoever looks for leftovers also finds files that others are about to lock.
+    #[cfg(unix)]
+    #[test]
+    fn files_that_are_created_at_once_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("m.gguf");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (dir, out) = (dir.path(), &out);
+                scope.spawn(move || {
+                    for round in 0..5000 {
+                        let path = dir.join(format!(".m.gguf.{thread:06}{round:06}.partial"));
+                        let Ok(file) = create(&path) else { continue };
+                        remove(out);
+                        assert!(is_still(&file, &path));
+                        fs::remove_file(&path).unwrap();
+                    }
+                });
+            }
+        });
     }
 }
