@@ -145,7 +145,7 @@ pub(crate) fn plan_parts(
         computed::add(checkpoint, &mut plan)?;
     }
     let added = tensors::add(architecture, checkpoint, sources, scope == Scope::Model || is_tower, &mut plan);
-    added.map_err(|e| e.with_fields(|keys| keys::fields_of_keys(keys, checkpoint, &plan.fields)))?;
+    added.map_err(|e| e.with_fields(|key| keys::fields_of(key, checkpoint, &plan.fields)))?;
     if scope == Scope::Adapter {
         plan.tensors.retain(|tensor| !matches!(tensor.op, Op::Computed(_)));
     }

@@ -8,7 +8,7 @@ use core::fmt;
 use std::collections::HashMap;
 
 use gguf_format::{GgmlType, Value};
-use gguf_model::arch::Checkpoint;
+use gguf_model::arch::{Checkpoint, Dim};
 use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, Shape, TensorPlan};
 
 use crate::arch::names::matches;
@@ -509,7 +509,11 @@ impl PlanError {
     /// Adds the fields of the configuration that determine an expected length or number; `find` returns those of GGUF keys.
     pub(crate) fn with_fields(mut self, find: impl Fn(&str) -> Vec<String>) -> PlanError {
         if let PlanError::Shape { origin, .. } | PlanError::Incomplete { origin, .. } = &mut self {
-            origin.fields = find(origin.keys);
+            for field in origin.keys.iter().flat_map(|key| find(key)) {
+                if !origin.fields.contains(&field) {
+                    origin.fields.push(field);
+                }
+            }
         }
         self
     }
@@ -608,7 +612,7 @@ impl fmt::Display for PlanError {
             }
             PlanError::Incomplete { name, found, expected, origin, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
-                if !origin.keys.is_empty() {
+                if !origin.expression.is_empty() {
                     write!(f, " ({origin})")?;
                 }
                 let what = if found < expected { "is missing" } else { "is one too many" };
@@ -651,21 +655,32 @@ impl fmt::Display for PlanError {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The GGUF keys, without the architecture prefix; empty for a number that no key determines.
-    pub keys: &'static str,
+    /// An expression over keys, such as `2 × feed_forward_length`; empty for a number that no key determines.
+    pub expression: String,
+    /// The GGUF keys in it, without the architecture prefix.
+    pub keys: Vec<&'static str>,
     /// The fields of `config.json` that these keys come from.
     pub fields: Vec<String>,
 }
 
 impl Origin {
-    pub(crate) fn of(keys: &'static str) -> Box<Origin> {
-        Box::new(Origin { keys, fields: Vec::new() })
+    pub(crate) fn of_size(size: Dim) -> Origin {
+        let expr = size.expr();
+        Origin { expression: expr.to_string(), keys: expr.keys().collect(), fields: Vec::new() }
+    }
+
+    pub(crate) fn of_fewer_dimensions() -> Origin {
+        Origin { expression: "one dimension less".to_owned(), ..Origin::default() }
+    }
+
+    pub(crate) fn of_key(key: &'static str) -> Origin {
+        Origin { expression: key.to_owned(), keys: vec![key], fields: Vec::new() }
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.keys)?;
+        f.write_str(&self.expression)?;
         match self.fields.as_slice() {
             [] => Ok(()),
             fields => write!(f, ", from {} of config.json", fields.join(", ")),

@@ -160,18 +160,6 @@ fn evaluate_rows(
     Ok(kvs.into_vec())
 }
 
-/// The fields of `config.json` that the keys in a text come from, such as `2 × feed_forward_length`.
-pub(crate) fn fields_of_keys(keys: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {
-    let words = keys.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
-    let mut found = Vec::new();
-    for field in words.flat_map(|word| fields_of(word, checkpoint, fields)) {
-        if !found.contains(&field) {
-            found.push(field);
-        }
-    }
-    found
-}
-
 /// The fields of `config.json` that a key, without the name of the architecture, comes from: those that are present, otherwise all that
 /// are tried.
 pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {

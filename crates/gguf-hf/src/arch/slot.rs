@@ -141,10 +141,10 @@ impl Binding<'_> {
             name: self.name.to_owned(),
             found: self.slot.parts.len() as u64,
             expected: n_stack.saturating_mul(self.slot.n_parts as u64),
-            origin: Origin::of(match self.unit() {
-                Some((field, true)) => field,
-                Some((axis, false)) => axis_of(axis).map_or("", Dim::keys),
-                None => "",
+            origin: Box::new(match self.unit() {
+                Some((field, true)) => Origin::of_key(field),
+                Some((axis, false)) => axis_of(axis).map(Origin::of_size).unwrap_or_default(),
+                None => Origin::default(),
             }),
             tensor: self.first_wrong_part(n_stack),
         }
@@ -378,13 +378,13 @@ impl Binding<'_> {
         }
         for axis in 0..shape.len().max(dims.len()) {
             let found = shape.get(axis).copied().unwrap_or(1);
-            let (expected, keys) = match dims.get(axis) {
+            let expected = match dims.get(axis) {
                 Some(Dim::Vocab) => continue,
                 Some(dim) => match dim.of(self.h, self.block()) {
-                    Some(expected) => (expected, dim.keys()),
+                    Some(expected) => expected,
                     None => continue,
                 },
-                None => (1, "one dimension less"),
+                None => 1,
             };
             if found != expected {
                 let source = self.slot.parts.values().next().and_then(|index| self.sources.get(*index));
@@ -394,7 +394,9 @@ impl Binding<'_> {
                     axis,
                     found,
                     expected,
-                    origin: Origin::of(keys),
+                    origin: Box::new(
+                        dims.get(axis).map_or_else(Origin::of_fewer_dimensions, |dim| Origin::of_size(*dim)),
+                    ),
                 });
             }
         }

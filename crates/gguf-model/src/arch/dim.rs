@@ -31,8 +31,8 @@ macro_rules! dims {
             /// Every size with a name.
             const NAMED: &[(&str, Dim)] = &[$((stringify!($dim), Dim::$dim)),*];
 
-            /// The expression.
-            fn expr(self) -> &'static Expr {
+            /// The expression that gives the value.
+            pub fn expr(self) -> &'static Expr {
                 match self {
                     $(Dim::$dim => const { &Expr::new($size) },)*
                     Dim::Of(expr) => expr,
@@ -185,11 +185,6 @@ impl Dim {
         Dim::NAMED.iter().find(|(text, _)| *text == name).map(|(_, dim)| *dim)
     }
 
-    /// The expression that gives the value, over the keys that determine it, for messages.
-    pub fn keys(self) -> &'static str {
-        self.expr().text()
-    }
-
     /// The value in block `block`; `None` if the keys do not determine it.
     pub fn of(self, h: &Hparams<'_>, block: u64) -> Option<u64> {
         self.expr().of(h, block)
@@ -252,6 +247,6 @@ mod tests {
         assert_eq!(can_be(Dim::Heads, Some(0), &no_keys), [true, false, false, false]);
         assert_eq!(can_be(either, None, &no_keys), [false; 4]);
         assert_eq!(can_be(either, Some(0), &no_keys), [true, false, false, false]);
-        assert_eq!(either.keys(), "attention.head_count, or attention.head_count × attention.key_length");
+        assert_eq!(either.expr().to_string(), "attention.head_count, or attention.head_count × attention.key_length");
     }
 }

@@ -12,6 +12,8 @@
 //! missing key, or does not fit 64 bits. `None` and 0 are false; `a or b` is `b` if `a` is false; a comparison with `None` is false. `a, or b`
 //! are alternatives, both valid.
 
+use core::fmt;
+
 use super::names::NAMES;
 use crate::hparams::Hparams;
 
@@ -21,15 +23,12 @@ const MAX_OPS: usize = 24;
 /// The largest number of operands that wait for an operation.
 const MAX_DEPTH: usize = 6;
 
-/// The largest length of the text.
-const MAX_TEXT: usize = 192;
-
 /// An operation of an expression, in postfix notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
-    Number(u64),
+    Number(u16),
     /// The index in [`NAMES`].
-    Name(usize),
+    Name(u8),
     Add,
     Subtract,
     Multiply,
@@ -49,12 +48,11 @@ enum Op {
 /// An expression over the keys of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expr {
+    text: &'static str,
     ops: [Op; MAX_OPS],
-    len: usize,
+    len: u8,
     /// Where the operations of the second alternative begin; `len` if there is none.
-    second: usize,
-    text: [u8; MAX_TEXT],
-    text_len: usize,
+    second: u8,
 }
 
 impl Expr {
@@ -63,7 +61,7 @@ impl Expr {
     /// # Panics
     ///
     /// If it is invalid. In a constant, that is an error of the compiler.
-    pub(super) const fn new(text: &str) -> Expr {
+    pub(super) const fn new(text: &'static str) -> Expr {
         let mut parser = Parser { text: text.as_bytes(), at: 0, ops: [Op::Not; MAX_OPS], len: 0, depth: 0 };
         parser.choice();
         let first_len = parser.len;
@@ -76,13 +74,19 @@ impl Expr {
             second = parser.len;
         }
         assert!(parser.at == parser.text.len(), "expected an operator or the end of the expression");
-        let (shown, text_len) = shown(text.as_bytes());
-        Expr { ops: parser.ops, len: parser.len, second, text: shown, text_len }
+        Expr { text, ops: parser.ops, len: parser.len as u8, second: second as u8 }
     }
 
-    /// The expression, with `×` for `*`.
-    pub fn text(&self) -> &str {
-        self.text.get(..self.text_len).and_then(|text| core::str::from_utf8(text).ok()).unwrap_or_default()
+    /// The keys in it, without the name of the architecture.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.ops().iter().filter_map(|op| match *op {
+            Op::Name(index) => NAMES.get(usize::from(index))?.key,
+            _ => None,
+        })
+    }
+
+    fn ops(&self) -> &[Op] {
+        self.ops.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// The value in block `block`; `None` if the keys do not determine it, or if there are alternatives.
@@ -98,9 +102,19 @@ impl Expr {
 
     /// The value, and that of the alternative, if there is one.
     pub(super) fn values(&self, h: &Hparams<'_>, block: u64) -> (Option<u64>, Option<Option<u64>>) {
-        let ops = self.ops.get(..self.len).unwrap_or_default();
-        let (first, second) = ops.split_at_checked(self.second).unwrap_or_default();
+        let (first, second) = self.ops().split_at_checked(usize::from(self.second)).unwrap_or_default();
         (evaluate(first, h, block), (!second.is_empty()).then(|| evaluate(second, h, block)))
+    }
+}
+
+/// The text, with `×` for `*`.
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, operand) in self.text.split('*').enumerate() {
+            f.write_str(if i > 0 { "×" } else { "" })?;
+            f.write_str(operand)?;
+        }
+        Ok(())
     }
 }
 
@@ -133,8 +147,8 @@ fn evaluate(ops: &[Op], h: &Hparams<'_>, block: u64) -> Option<u64> {
     let mut operands = Operands::default();
     for op in ops {
         let value = match *op {
-            Op::Number(n) => Some(n),
-            Op::Name(index) => NAMES.get(index).and_then(|name| (name.of)(h, block)),
+            Op::Number(n) => Some(u64::from(n)),
+            Op::Name(index) => NAMES.get(usize::from(index)).and_then(|name| (name.of)(h, block)),
             Op::Not => Some(u64::from(!is_true(operands.pop()))),
             Op::Set => Some(u64::from(operands.pop().is_some())),
             Op::Choose => {
@@ -166,25 +180,6 @@ fn binary(op: Op, a: Option<u64>, b: Option<u64>) -> Option<u64> {
         Op::Max => Some(a?.max(b?)),
         Op::Number(_) | Op::Name(_) | Op::Not | Op::Set | Op::Choose => None,
     }
-}
-
-/// The text with `×` for `*`, and its length.
-#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it, and reports a panic as an error")]
-const fn shown(text: &[u8]) -> ([u8; MAX_TEXT], usize) {
-    let mut shown = [0; MAX_TEXT];
-    let (mut at, mut len) = (0, 0);
-    while at < text.len() {
-        if text[at] == b'*' {
-            let [a, b] = *"×".as_bytes() else { panic!("two bytes") };
-            (shown[len], shown[len + 1]) = (a, b);
-            len += 2;
-        } else {
-            shown[len] = text[at];
-            len += 1;
-        }
-        at += 1;
-    }
-    (shown, len)
 }
 
 /// A recursive-descent parser, one function for each precedence, lowest first.
@@ -305,7 +300,7 @@ impl Parser<'_> {
     const fn number(&mut self) {
         let mut n = 0;
         while self.at < self.text.len() && self.text[self.at].is_ascii_digit() {
-            n = n * 10 + (self.text[self.at] - b'0') as u64;
+            n = n * 10 + (self.text[self.at] - b'0') as u16;
             self.at += 1;
         }
         self.push(Op::Number(n), 0);
@@ -324,7 +319,8 @@ impl Parser<'_> {
         }
         assert!(longest > 0, "expected a number or a name in NAMES");
         self.at += longest;
-        self.push(Op::Name(found), 0);
+        assert!(NAMES.len() <= 256, "the index of a name has eight bits");
+        self.push(Op::Name(found as u8), 0);
         self.skip_spaces();
     }
 
@@ -387,7 +383,7 @@ mod tests {
             ("embedding_length / attention.head_count", Some(8)),
             ("embedding_length / 0", None),
             ("2 - embedding_length", None),
-            ("18446744073709551615 + 1", None),
+            ("65535 * 65535 * 65535 * 65535 * 65535", None),
             ("max(64, embedding_length / 16)", Some(64)),
             ("max(64, feed_forward_length)", None),
             ("feed_forward_length", None),
@@ -410,7 +406,9 @@ mod tests {
         }
         let either = Expr::new("embedding_length, or 2 * embedding_length");
         assert_eq!(either.values(&h, 0), (Some(32), Some(Some(64))));
-        assert_eq!(either.text(), "embedding_length, or 2 × embedding_length");
+        assert_eq!(either.to_string(), "embedding_length, or 2 × embedding_length");
+        let keys: Vec<_> = Expr::new("2 * (the number of target_layers + block_count) + has_ngrams").keys().collect();
+        assert_eq!(keys, ["target_layers", "block_count"]);
     }
 
     #[test]
@@ -430,6 +428,7 @@ mod tests {
             "2 ** 3",
             "2 = 3",
             "2)",
+            "65536",
         ];
         for text in invalid {
             assert!(std::panic::catch_unwind(|| Expr::new(text)).is_err(), "{text:?}");

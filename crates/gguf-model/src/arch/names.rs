@@ -7,18 +7,27 @@ use crate::hparams::{Hparams, PerBlock};
 pub(super) struct Name {
     /// The name.
     pub(super) text: &'static str,
+    /// The key that it is about, if there is one.
+    pub(super) key: Option<&'static str>,
     /// The value in a block; `None` if it is unknown.
     pub(super) of: fn(&Hparams<'_>, u64) -> Option<u64>,
 }
 
 macro_rules! names {
-    ($($text:literal |$h:pat_param, $block:pat_param| $of:expr;)*) => {
+    (keys: $($key:literal |$h:pat_param, $b:pat_param| $of:expr;)*
+     numbers: $($number:literal, $number_key:expr, |$nh:pat_param, $nb:pat_param| $n:expr;)*
+     properties: $($property:literal |$ph:pat_param, $pb:pat_param| $is:expr;)*) => {
         /// All names.
-        pub(super) const NAMES: &[Name] = &[$(Name { text: $text, of: |$h, $block| $of }),*];
+        pub(super) const NAMES: &[Name] = &[
+            $(Name { text: $key, key: Some($key), of: |$h, $b| $of },)*
+            $(Name { text: $number, key: $number_key, of: |$nh, $nb| $n },)*
+            $(Name { text: $property, key: None, of: |$ph, $pb| $is },)*
+        ];
     };
 }
 
 names! {
+    keys:
     // Sizes of a hidden state, of blocks and of the vocabulary.
     "block_count" |h, _| h.blocks;
     "context_length" |h, _| h.context;
@@ -34,10 +43,7 @@ names! {
     "encoder.mels_count" |h, _| h.mels;
     "dense_2_feat_out" |h, _| h.dense_2_out;
     "dense_3_feat_in" |h, _| h.dense_3_in;
-    "the number of tokens" |h, _| h.vocab;
-    "the number of classifier.output_labels" |h, _| Some(h.classes);
     "tokenizer.ggml.token_type_count" |h, _| h.token_types;
-    "any length" |_, _| None;
 
     // Attention.
     "attention.head_count" |h, b| h.heads?.get(b);
@@ -96,7 +102,6 @@ names! {
     "hyper_connection.count" |h, _| h.hyper;
     "hyper_connection.low_rank" |h, _| h.hyper_rank;
     "ple.conv_kernel" |h, _| h.ngram_conv;
-    "the number of ple.layers" |h, _| h.ngram_blocks.map(|list| list.len());
 
     // Drafts.
     "conv_group_size" |h, _| h.draft_conv_group;
@@ -104,10 +109,17 @@ names! {
     "norm_before_fc" |h, _| Some(u64::from(h.norms_before_fc));
     "selector_rank" |h, _| h.selector_rank;
     "target_hidden_size" |h, _| h.target_embd;
-    "the first dimension of markov_w1" |h, _| h.markov_rank;
-    "the length of d2t, or the number of tokens" |h, _| h.draft_vocab;
-    "the number of target_layers" |h, _| h.target_layers;
 
+    numbers:
+    "the number of tokens", None, |h, _| h.vocab;
+    "the number of classifier.output_labels", Some("classifier.output_labels"), |h, _| Some(h.classes);
+    "any length", None, |_, _| None;
+    "the number of ple.layers", Some("ple.layers"), |h, _| h.ngram_blocks.map(|list| list.len());
+    "the first dimension of markov_w1", None, |h, _| h.markov_rank;
+    "the length of d2t, or the number of tokens", None, |h, _| h.draft_vocab;
+    "the number of target_layers", Some("target_layers"), |h, _| h.target_layers;
+
+    properties:
     // Properties of a block.
     "block" |_, b| Some(b);
     "has_experts" |h, b| Some(u64::from(h.has_experts(b)));

@@ -248,11 +248,11 @@ fn in_family<'g>(
     let fits = if family.is_exact { tensor.fits_exactly(t.dims, h, block) } else { tensor.fits(t.dims, h, block) };
     let is_reshaped = || RESHAPED.contains(&(model.arch, name.rest)) && is_as_large(t.dims, tensor, h, block);
     if !fits && !is_reshaped() {
-        let unset: Vec<&str> = tensor
+        let unset: Vec<String> = tensor
             .shape()
             .iter()
             .filter(|dim| **dim != Dim::Any && dim.of(h, block).is_none())
-            .map(|dim| dim.keys())
+            .map(|dim| dim.expr().to_string())
             .collect();
         let expected = tensor.expected(h, block);
         let found = shape(t.dims);
