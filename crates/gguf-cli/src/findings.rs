@@ -164,7 +164,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
         let of_file = |f: &Finding| matches!(f.place, Place::File | Place::Offset(_));
         !report.findings().find(|first| first.code == f.code).is_some_and(|first| of_file(&first))
     };
-    findings.sort_by_cached_key(|f| (std::cmp::Reverse(f.severity), is_local(f), place_of(f)));
+    findings.compact_sort_by_cached_key(|f| (std::cmp::Reverse(f.severity), is_local(f), place_of(f)));
     let mut i = 0;
     while let Some(first) = findings.get(i) {
         let same = |f: &Finding| f.code == first.code && f.expected == first.expected && f.hint == first.hint;

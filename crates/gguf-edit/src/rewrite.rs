@@ -83,7 +83,7 @@ pub fn reorder(model: impl IntoModel, order: &Order) -> Result<Plan, Error> {
     draft.head.dialect.order = from;
     match order {
         Order::Layers => draft.tensors.compact_sort_by_key(|t| layer(&t.name)),
-        Order::Names => draft.tensors.sort_by_cached_key(|t| natural(&t.name)),
+        Order::Names => draft.tensors.compact_sort_by_cached_key(|t| natural(&t.name)),
         Order::Sizes => draft.tensors.compact_sort_by_key(|t| std::cmp::Reverse(t.n_bytes())),
         Order::Like(names) => {
             let places: HashMap<&[u8], usize> =
@@ -387,7 +387,7 @@ mod tests {
             "output_norm.weight",
         ];
         assert_eq!(names, layers);
-        names.sort_by_cached_key(|name| natural(name.as_bytes()));
+        names.compact_sort_by_cached_key(|name| natural(name.as_bytes()));
         let sorted = [
             "blk.9.a",
             "blk.9.b",

@@ -16,23 +16,39 @@ pub trait CompactSort<T> {
     fn compact_sort_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
         self.compact_sort_by(|a, b| key(a).cmp(&key(b)));
     }
+
+    /// Sorts as [`sort_by_cached_key`](slice::sort_by_cached_key) does.
+    fn compact_sort_by_cached_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K);
 }
 
 impl<T> CompactSort<T> for [T] {
-    #[expect(clippy::indexing_slicing, reason = "the places are those of the elements, each once")]
+    #[expect(clippy::indexing_slicing, reason = "the places are those of the elements")]
     fn compact_sort_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
-        let mut order = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
-        for start in 0..self.len() {
-            // Follows the cycle that begins here; places that are done refer to themselves.
-            let mut to = start;
-            loop {
-                let from = mem::replace(&mut order[to], to);
-                if from == to || from == start {
-                    break;
-                }
-                self.swap(to, from);
-                to = from;
+        let order = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
+        arrange(self, order);
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "there is a key for each element")]
+    fn compact_sort_by_cached_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
+        let keys: Vec<K> = self.iter().map(key).collect();
+        let order = sorted_places(self.len(), &mut |a, b| keys[a].cmp(&keys[b]));
+        arrange(self, order);
+    }
+}
+
+/// Moves each item from the place in `order` to that of the entry.
+#[expect(clippy::indexing_slicing, reason = "the places are those of the items, each once")]
+fn arrange<T>(items: &mut [T], mut order: Vec<usize>) {
+    for start in 0..items.len() {
+        // Follows the cycle that begins here; places that are done refer to themselves.
+        let mut to = start;
+        loop {
+            let from = mem::replace(&mut order[to], to);
+            if from == to || from == start {
+                break;
             }
+            items.swap(to, from);
+            to = from;
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use gguf_format::GgmlType;
+use gguf_format::sort::CompactSort as _;
 use gguf_quants::codec::{Codec, codec};
 use gguf_quants::measure::RowError;
 
@@ -178,7 +179,7 @@ impl Errors {
     pub fn into_report(self) -> Report {
         let Collected { begun, mut report } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         begun.iter().for_each(|(index, error)| report.add(*index, error));
-        report.tensors.sort_unstable_by_key(|tensor| tensor.index);
+        report.tensors.compact_sort_by_key(|tensor| tensor.index);
         report
     }
 }

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use gguf_format::sort::CompactSort as _;
+
 use crate::error::Error;
 use crate::execute::{Part, Run};
 use crate::plan::{Draft, FilePlan, TensorPlan};
@@ -166,7 +168,7 @@ impl<'a> NewOutput<'a> {
         let tensors = starts.zip(self.tensors()).map(|(start, tensor)| start..start.saturating_add(tensor.n_bytes()));
         // A layout that was given may have another order.
         let mut taken: Vec<Range<u64>> = tensors.chain(std::iter::once(self.n_bytes()..self.n_bytes())).collect();
-        taken.sort_unstable_by_key(|range| range.start);
+        taken.compact_sort_by_key(|range| range.start);
         let mut end = self.file.head_bytes();
         let gap = |range: Range<u64>| {
             let gap = end..range.start;

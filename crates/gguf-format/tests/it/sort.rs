@@ -16,6 +16,9 @@ fn compact_sorts_are_the_sorts_of_slices() {
         sorted.sort_by_key(|(key, _)| *key);
         compact.compact_sort_by_key(|(key, _)| *key);
         assert_eq!(compact, sorted);
+        compact.compact_sort_by_cached_key(|(key, place)| (key % 3, place.to_string()));
+        sorted.sort_by_cached_key(|(key, place)| (key % 3, place.to_string()));
+        assert_eq!(compact, sorted);
         sorted.sort_by(|a, b| b.1.cmp(&a.1));
         compact.compact_sort_by(|a, b| b.1.cmp(&a.1));
         assert_eq!(compact, sorted);

@@ -2,6 +2,7 @@
 //! and MiMo store matrices by rows with `X.weight_scale`.
 
 use gguf_format::GgmlType;
+use gguf_format::sort::CompactSort as _;
 use gguf_pipeline::plan::TensorPlan;
 
 use super::blocks::{Blocks, Format, of_rows};
@@ -90,7 +91,7 @@ pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
         }
     };
     if tensors.iter().any(|tensor| tensor.op.value_type() == GgmlType::MXFP4) {
-        tensors.sort_by_cached_key(|tensor| match place(tensor) {
+        tensors.compact_sort_by_cached_key(|tensor| match place(tensor) {
             Some(place) => place,
             None => (2, 0, String::new()),
         });

@@ -18,7 +18,7 @@ use super::names::NAMES;
 use crate::hparams::Hparams;
 
 /// The largest number of operations of an expression.
-const MAX_OPS: usize = 24;
+const MAX_OPS: usize = 16;
 
 /// The largest number of operands that wait for an operation.
 const MAX_DEPTH: usize = 6;
@@ -61,6 +61,7 @@ impl Expr {
     /// # Panics
     ///
     /// If it is invalid. In a constant, that is an error of the compiler.
+    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_OPS")]
     pub(super) const fn new(text: &'static str) -> Expr {
         let mut parser = Parser { text: text.as_bytes(), at: 0, ops: [Op::Not; MAX_OPS], len: 0, depth: 0 };
         parser.choice();
@@ -309,9 +310,10 @@ impl Parser<'_> {
 
     /// The longest name that the text continues with; some consist of several words.
     const fn name(&mut self) {
-        let (mut i, mut found, mut longest) = (0, 0, 0);
-        while i < NAMES.len() {
-            let name = NAMES[i].text.as_bytes();
+        assert!(NAMES.len() < 256, "a place in NAMES has eight bits");
+        let (mut i, mut found, mut longest) = (0u8, 0, 0);
+        while (i as usize) < NAMES.len() {
+            let name = NAMES[i as usize].text.as_bytes();
             if name.len() > longest && self.continues_with(name) {
                 (found, longest) = (i, name.len());
             }
@@ -319,8 +321,7 @@ impl Parser<'_> {
         }
         assert!(longest > 0, "expected a number or a name in NAMES");
         self.at += longest;
-        assert!(NAMES.len() <= 256, "the index of a name has eight bits");
-        self.push(Op::Name(found as u8), 0);
+        self.push(Op::Name(found), 0);
         self.skip_spaces();
     }
 
