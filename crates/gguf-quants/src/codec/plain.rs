@@ -113,10 +113,9 @@ encode! {
 #[inline(always)]
 fn to_bf16<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let bits = x.bits();
-    let high = bits.shr::<16>();
-    let rounded = (bits + lanes.splat_i(0x7fff) + (high & lanes.splat_i(1))).shr::<16>();
-    let is_nan = (bits & lanes.splat_i(0x7fff_ffff)).gt(lanes.splat_i(0x7f80_0000));
-    is_nan.select_i(high | lanes.splat_i(0x40), rounded)
+    let rounded = bits + lanes.splat_i(0x7fff) + (bits.shr::<16>() & lanes.splat_i(1));
+    let is_number = x.equal(x);
+    is_number.select_i(rounded, bits | lanes.splat_i(0x40 << 16)).shr::<16>()
 }
 
 /// The single-precision numbers nearest to wide numbers, of which lanes have none: loops for compilers to vectorize.

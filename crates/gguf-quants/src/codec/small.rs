@@ -253,12 +253,13 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     }
     let mut fifth = lanes.splat_i(0);
     if BITS == 5 {
-        let bits = lanes.splat_i(0x0101_0101);
-        // The product collects the lowest bits of the four bytes in the top four bits.
-        let gather = lanes.splat_i(0x1020_4080);
-        // From the last word to the first: each is shifted in below the previous ones.
-        for w in (0..LEN / 4).rev() {
-            fifth = fifth.shl::<4>() | ((words[w].shr::<4>() & bits) * gather).shr::<28>();
+        let (bits, bits_above) = (lanes.splat_i(0x0101_0101), lanes.splat_i(0x1010_1010));
+        // The product collects the bits of the bytes, and those four above them, in the top eight bits.
+        let gather = lanes.splat_i(0x0102_0408);
+        // From the last pair of words to the first: each is shifted in below the previous ones.
+        for [first, second] in words.as_chunks().0.iter().rev() {
+            let bits = first.shr::<4>() & bits | *second & bits_above;
+            fifth = fifth.shl::<8>() | (bits * gather).shr::<24>();
         }
     }
     let low_bits = lanes.splat_i(0x0f0f_0f0f);
