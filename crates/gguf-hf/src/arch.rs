@@ -101,7 +101,7 @@ pub(crate) fn plan_parts(
     let facts = &mut plan.fields.facts;
     facts.set(Fact::FileType, file_type);
     facts.set(Fact::AppendedBlocks, names::n_appended(checkpoint, sources));
-    for (fact, pattern) in checkpoint.present {
+    for (fact, pattern) in checkpoint.facts.present {
         let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
         facts.set_named(fact, is_there);
     }
@@ -109,13 +109,13 @@ pub(crate) fn plan_parts(
         let found = sources.iter().find(|source| names::matches(pattern, &source.name));
         found.map_or(&[][..], |source| source.shape.as_slice())
     };
-    for (fact, pattern) in checkpoint.row_lens {
+    for (fact, pattern) in checkpoint.facts.row_lens {
         facts.set_named(fact, shape_of(pattern).last().copied());
     }
-    for (fact, pattern) in checkpoint.row_counts {
+    for (fact, pattern) in checkpoint.facts.row_counts {
         facts.set_named(fact, shape_of(pattern).first().copied());
     }
-    if checkpoint.trims_embeddings {
+    if checkpoint.tokenizer.trims_embeddings {
         trim(sources, &mut plan.fields);
     }
     let asked = NextTokens::of(&plan.fields);

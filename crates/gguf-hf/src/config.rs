@@ -325,7 +325,10 @@ mod tests {
         let facts = Fact::ALL.iter().map(|fact| fact.name());
         let tables = crate::arch::supported().map(|(_, table)| table).chain(crate::arch::supported_towers());
         let of_tensors = |table: &'static gguf_model::arch::Checkpoint| {
-            [table.peeked, table.present, table.row_lens, table.row_counts].into_iter().flatten().map(|(name, _)| *name)
+            [table.facts.peeked, table.facts.present, table.facts.row_lens, table.facts.row_counts]
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| *name)
         };
         let names: std::collections::BTreeSet<&str> = facts.chain(tables.flat_map(of_tensors)).collect();
         assert!(names.contains("next_tokens") && names.contains("n_positions"), "{names:?}");

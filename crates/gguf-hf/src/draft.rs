@@ -45,7 +45,7 @@ pub(crate) fn target_config(request: &Request<'_>, table: Option<&Table>) -> Res
 
 /// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The fact `token_ids` holds the ids.
 pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Config, table: &Table) -> Result<(), Error> {
-    let place = weights.tensors().iter().position(|tensor| tensor.name == table.ids);
+    let place = weights.tensors().iter().position(|tensor| tensor.name == table.facts.ids);
     let Some((index, tensor)) = place.and_then(|index| Some((index, weights.tensors().get(index)?.clone()))) else {
         return Ok(());
     };
@@ -60,7 +60,7 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
     let n = n.ok_or_else(|| wrong(format!("expected at most {MAX_IDS} numbers")))?;
     let fields = config.hparams();
     let target = config.facts().get(Fact::Target);
-    let all = if table.takes_tokenizer_class { Some(fields) } else { target };
+    let all = if table.tokenizer.takes_target_class { Some(fields) } else { target };
     let n_tokens = all.unwrap_or(&Json::Null)["vocab_size"].as_u64().unwrap_or(u64::MAX);
     if let Some(expected) = fields["draft_vocab_size"].as_u64().filter(|expected| *expected != n) {
         return Err(wrong(format!("expected {expected} numbers (draft_vocab_size)")));

@@ -240,17 +240,17 @@ impl ModelPlan {
             _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind(&"whole numbers"))),
             // Blocks are copied unchanged.
             _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind(&"the blocks of the checkpoint"))),
-            (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
+            (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.types.forces_type => {
                 asked_type(&shape, self.ty)
             }
-            (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
+            (ty, _) if ty != GgmlType::F32 && self.checkpoint.types.precise.iter().any(|p| matches(p, &name)) => {
                 (GgmlType::F32, Reason::Precise)
             }
             (_, reason @ (Reason::Vector | Reason::Norm)) if is_q8 => (GgmlType::F32, reason),
             _ if is_q8 => asked_type(&shape, GgmlType::Q8_0),
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
-            _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
-            _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
+            _ if self.checkpoint.types.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
+            _ if self.checkpoint.types.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
             found => found,
         };
         self.push(name, shape, op, (ty, reason));

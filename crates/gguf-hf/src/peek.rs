@@ -57,14 +57,14 @@ pub(crate) fn fields(
     {
         config.facts_mut().set(Fact::DenseRows, *rows);
     }
-    if table.lists_zero_rows
+    if table.facts.lists_zero_rows
         && let Some(tokenizer) = files.tokenizer()?
     {
         let vocab = &tokenizer.model.vocab;
         let n_own = if vocab.is_list() { 0 } else { vocab.n_tokens() };
         config.facts_mut().set(Fact::ZeroRows, zero_rows(checkpoint, n_own)?);
     }
-    if table.trims_embeddings
+    if table.tokenizer.trims_embeddings
         && let Some(tokens) = n_tokens(files, config, table)?
     {
         config.facts_mut().set(Fact::Vocab, json!({ "tokens": tokens }));
@@ -136,7 +136,7 @@ fn values(files: &Documents<'_>, checkpoint: &Checkpoint, index: usize) -> Resul
 /// (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
 fn n_tokens(files: &Documents<'_>, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
     if files.has("tokenizer.model")? {
-        return Ok(tokenizer::n_tokens(files, config.hparams(), table.vocab)?.map(|n| n as u64));
+        return Ok(tokenizer::n_tokens(files, config.hparams(), table.tokenizer.vocab)?.map(|n| n as u64));
     }
     let Some(tokenizer) = files.tokenizer()? else { return Ok(None) };
     Ok(Some(tokenizer.model.vocab.n_tokens().saturating_add(tokenizer.added_tokens.len() as u64)))

@@ -19,7 +19,7 @@ const NAMES: [&str; 2] = ["qwen3-reranker", "qwen3-vl-reranker"];
 
 /// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a supported class.
 pub(crate) fn answers(files: &Documents<'_>, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
-    let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula::reads(formula, Fact::Rerank));
+    let is_known = checkpoint.names.rename_if.iter().any(|(.., formula)| formula::reads(formula, Fact::Rerank));
     if !is_known || !(is_named(files, config) || is_titled(files)?) {
         return Ok(None);
     }

@@ -134,7 +134,7 @@ impl Strategy for TextModel {
         };
         let method = packed::Method::of(files, &config)?;
         let mut weights = Weights::open(files.path(), checkpoint, &method)?;
-        if let Some(table) = table.filter(|table| !table.ids.is_empty()) {
+        if let Some(table) = table.filter(|table| !table.facts.ids.is_empty()) {
             draft::absolute_ids(files.path(), &mut weights, &mut config, table)?;
         }
         let scope = if options.vocab_only { Scope::Keys } else { Scope::Model };

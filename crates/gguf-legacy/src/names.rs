@@ -271,12 +271,12 @@ fn of_table(table: &Table, legacy: &str) -> Name {
 /// The name from the architecture's table for a class of checkpoints.
 fn of_class(class: &str, legacy: &str) -> Name {
     let Some((architecture, checkpoint)) = arch::of_class(class) else { return Name::Unknown };
-    let root = checkpoint.roots.iter().find_map(|root| legacy.strip_prefix(root)).unwrap_or(legacy);
+    let root = checkpoint.names.roots.iter().find_map(|root| legacy.strip_prefix(root)).unwrap_or(legacy);
     let (stem, suffix) = split_suffix(root);
     if is_left_out(checkpoint, root) {
         return Name::LeftOut("computed when the model runs");
     }
-    let layers = checkpoint.layers.iter().filter_map(|layers| layers.split_once("{}"));
+    let layers = checkpoint.names.layers.iter().filter_map(|layers| layers.split_once("{}"));
     let in_block = layers.into_iter().find_map(|(before, after)| {
         let (block, rest) = number(stem.strip_prefix(before)?)?;
         Some((block, rest.strip_prefix(after)?))
@@ -303,7 +303,7 @@ fn find_row(architecture: &'static Architecture, source: &str, in_block: bool) -
 fn is_left_out(checkpoint: &Checkpoint, name: &str) -> bool {
     let masks = [".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq", ".attn.masked_bias"];
     let skipped = |pattern: &str| pattern.strip_prefix('*').is_some_and(|end| name.ends_with(end));
-    masks.iter().any(|mask| name.ends_with(mask)) || checkpoint.skip.iter().any(|(pattern, _)| skipped(pattern))
+    masks.iter().any(|mask| name.ends_with(mask)) || checkpoint.names.skip.iter().any(|(pattern, _)| skipped(pattern))
 }
 
 /// Splits the suffix for weights or biases off a name, and returns GGUF's suffix.

@@ -169,7 +169,7 @@ mod wavtokenizer;
 mod whisper;
 mod xverse;
 
-pub use checkpoint::{Checkpoint, Computed};
+pub use checkpoint::{Checkpoint, Computed, StoredTypes, TensorFacts, TensorNames, Tokenizer};
 pub use dim::Dim;
 pub use expr::Expr;
 pub use key::{Key, Kind};
@@ -185,7 +185,8 @@ mod prelude {
 
     pub(super) use super::groups::*;
     pub(super) use super::{
-        Architecture, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Row, RowOp, Vocab, When,
+        Architecture, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Row, RowOp, StoredTypes, TensorFacts,
+        TensorNames, Tokenizer, Vocab, When,
     };
 }
 

@@ -13,11 +13,11 @@ pub(crate) fn of_text_model(
     renames: &[(&str, &str)],
     name: &str,
 ) -> Result<String, &'static str> {
-    if !checkpoint.takes.is_empty() {
+    if !checkpoint.names.takes.is_empty() {
         return of_tower(checkpoint, name);
     }
     let mut name = name.to_owned();
-    for (old, new) in checkpoint.rename {
+    for (old, new) in checkpoint.names.rename {
         name = name.replace(old, new);
     }
     if let Some((_, new)) = renames.iter().find(|(old, _)| *old == name) {
@@ -30,15 +30,15 @@ pub(crate) fn of_text_model(
         name = format!("{stem}e_score_correction.bias");
     }
     name = name.replace("language_model.", "");
-    let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
+    let root = checkpoint.names.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
     let name = root.unwrap_or(name);
     let outside = |(before, usual): &(&str, &str)| Some(format!("{usual}{}", after(before, &name)?.1));
-    Ok(checkpoint.outside_blocks.iter().find_map(outside).unwrap_or(name))
+    Ok(checkpoint.names.outside_blocks.iter().find_map(outside).unwrap_or(name))
 }
 
 /// The tensors that remain after those of other models and modalities are left out; their formats determine the type of the output.
 pub(crate) fn taken(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> Vec<SourceTensor> {
-    let always = checkpoint.skip.iter().filter(|(_, condition)| condition.is_empty());
+    let always = checkpoint.names.skip.iter().filter(|(_, condition)| condition.is_empty());
     let patterns: Vec<&str> = always.map(|(pattern, _)| *pattern).collect();
     let is_taken = |source: &&SourceTensor| {
         of_text_model(checkpoint, &[], &source.name).is_ok_and(|name| {
@@ -56,20 +56,20 @@ fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str>
     if BUFFERS.iter().any(|buffer| name.ends_with(buffer)) {
         return Err("computed when the model runs");
     }
-    if !checkpoint.takes.iter().any(|pattern| matches(pattern, name)) {
+    if !checkpoint.names.takes.iter().any(|pattern| matches(pattern, name)) {
         return Err("belongs to the language model");
     }
     let mut name = name.to_owned();
-    for (old, new) in checkpoint.rename {
+    for (old, new) in checkpoint.names.rename {
         name = name.replace(old, new);
     }
-    let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
+    let root = checkpoint.names.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
     Ok(root.unwrap_or(name))
 }
 
 /// The usual name of a tensor in an appended block, whose number follows the `n_main` blocks of the model; `None` for all other tensors.
 pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64) -> Option<String> {
-    checkpoint.appended.iter().find_map(|(before, usual)| {
+    checkpoint.names.appended.iter().find_map(|(before, usual)| {
         let (block, rest) = after(before, name)?;
         let number = block.unwrap_or(0);
         let block = n_main.checked_add(number)?;
@@ -80,19 +80,19 @@ pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64
 
 /// The number of appended blocks, from the names of their tensors. A name without a number belongs to the first.
 pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u64 {
-    if checkpoint.appended.is_empty() {
+    if checkpoint.names.appended.is_empty() {
         return 0;
     }
     let block = |source: &SourceTensor| {
         let name = of_text_model(checkpoint, &[], &source.name).ok()?;
-        checkpoint.appended.iter().find_map(|(before, _)| Some(after(before, &name)?.0.unwrap_or(0)))
+        checkpoint.names.appended.iter().find_map(|(before, _)| Some(after(before, &name)?.0.unwrap_or(0)))
     };
     sources.iter().filter_map(block).max().map_or(0, |last| last.saturating_add(1))
 }
 
 /// The fact that holds the values of a tensor, and the tensor's block.
 pub(crate) fn peeked(checkpoint: &Checkpoint, name: &str) -> Option<(&'static str, Option<u64>)> {
-    checkpoint.peeked.iter().find_map(|(fact, tensor)| match after(tensor, name)? {
+    checkpoint.facts.peeked.iter().find_map(|(fact, tensor)| match after(tensor, name)? {
         (block, "") => Some((*fact, block)),
         _ => None,
     })
@@ -174,6 +174,8 @@ pub(super) fn skip_reason(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use gguf_model::arch::{TensorFacts, TensorNames};
+
     use super::*;
 
     #[test]
@@ -211,14 +213,18 @@ mod tests {
 
     #[test]
     fn blocks_behind_those_of_the_model() {
+        let llama = *gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1;
         let table = Checkpoint {
-            appended: &[
-                ("mtp.layers.{}.", "layers.{}."),
-                ("mtp.fc.", "layers.{}.eh_proj."),
-                ("draft.{}.", "layers.{0}."),
-            ],
-            peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")],
-            ..*gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1
+            names: TensorNames {
+                appended: &[
+                    ("mtp.layers.{}.", "layers.{}."),
+                    ("mtp.fc.", "layers.{}.eh_proj."),
+                    ("draft.{}.", "layers.{0}."),
+                ],
+                ..llama.names
+            },
+            facts: TensorFacts { peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")], ..llama.facts },
+            ..llama
         };
         let named = |name| in_appended_block(&table, name, 40);
         assert_eq!(named("mtp.layers.1.norm.weight").as_deref(), Some("layers.41.norm.weight"));

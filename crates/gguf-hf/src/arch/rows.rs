@@ -86,9 +86,9 @@ impl Rows {
         let rows = outside.chain(architecture.block().map(parse(false)));
         let is_made = |row: &ParsedRow| !row.tensor.row.source.is_empty() && !row.tensor.is_bias;
         let has = |stack: Stack| architecture.block().any(|tensor| tensor.row.stack() == stack);
-        let last = checkpoint.layers.len().saturating_sub(1);
+        let last = checkpoint.names.layers.len().saturating_sub(1);
         let place_of_sound = has(Stack::Audio).then_some(if has(Stack::Vision) { last } else { 0 });
-        Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers, place_of_sound }
+        Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.names.layers, place_of_sound }
     }
 
     /// Whether the prefix of a run of blocks is at this position in the checkpoint.

@@ -16,7 +16,7 @@ pub(super) fn tables() -> impl Iterator<Item = (&'static Architecture, &'static 
 
 /// The key-values of a table, in the order in which they are evaluated.
 pub(super) fn keys(checkpoint: &Checkpoint) -> impl Iterator<Item = &'static Key> {
-    let first = [checkpoint.early_keys, checkpoint.keys, checkpoint.tokenizer_first, checkpoint.tokenizer_keys];
+    let first = [checkpoint.early_keys, checkpoint.keys, checkpoint.tokenizer.first_keys, checkpoint.tokenizer.keys];
     first.into_iter().flatten().copied().flatten()
 }
 
@@ -28,9 +28,9 @@ fn conditions_before(checkpoint: &Checkpoint) -> Vec<&'static str> {
 
 /// The formulas that are evaluated after the key-values of a table: those of conditions, lists, rows and computed tensors.
 fn others(arch: &'static Architecture, checkpoint: &Checkpoint) -> Vec<&'static str> {
-    let skip = checkpoint.skip.iter().map(|(_, condition)| *condition);
-    let rename = checkpoint.rename_if.iter().map(|(.., condition)| *condition);
-    let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
+    let skip = checkpoint.names.skip.iter().map(|(_, condition)| *condition);
+    let rename = checkpoint.names.rename_if.iter().map(|(.., condition)| *condition);
+    let lists = checkpoint.names.renumbered.iter().map(|(_, list)| *list);
     let computed = checkpoint.computed.iter().filter_map(|tensor| match *tensor {
         Computed::Values(_, formula) | Computed::Sinusoids(_, formula) => Some(formula),
         _ => None,

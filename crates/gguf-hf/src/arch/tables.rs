@@ -71,11 +71,17 @@ fn tables_read_facts_that_exist() {
     let mut all = BTreeSet::new();
     for arch in ARCHITECTURES.iter().chain(TOWERS) {
         for checkpoint in arch.checkpoints {
-            let lists = [checkpoint.peeked, checkpoint.present, checkpoint.row_lens, checkpoint.row_counts];
+            let lists = [
+                checkpoint.facts.peeked,
+                checkpoint.facts.present,
+                checkpoint.facts.row_lens,
+                checkpoint.facts.row_counts,
+            ];
             let own: BTreeSet<&str> = lists.into_iter().flatten().map(|(name, _)| *name).collect();
             for fact in facts_read(arch, checkpoint) {
                 // Rows of one architecture serve all of its tables.
-                let of_rows = arch.checkpoints.iter().any(|other| other.peeked.iter().any(|(name, _)| *name == fact));
+                let of_rows =
+                    arch.checkpoints.iter().any(|other| other.facts.peeked.iter().any(|(name, _)| *name == fact));
                 let is_known = Fact::ALL.iter().any(|known| known.name() == fact);
                 assert!(is_known || own.contains(fact.as_str()) || of_rows, "{:?} reads @{fact}", checkpoint.classes);
                 all.insert(fact);
@@ -214,8 +220,8 @@ fn rows_name_what_the_reference_names() {
                     }
                     _ => source.to_owned(),
                 };
-                let layers: &[&str] = if in_block { checkpoint.layers } else { &[""] };
-                let roots = checkpoint.roots.iter().chain(&[""]);
+                let layers: &[&str] = if in_block { checkpoint.names.layers } else { &[""] };
+                let roots = checkpoint.names.roots.iter().chain(&[""]);
                 let full = roots.flat_map(|root| layers.iter().map(move |layer| format!("{root}{layer}")));
                 let found: BTreeSet<&String> =
                     full.filter_map(|prefix| map.get(&format!("{prefix}{source}"))).collect();

@@ -64,7 +64,7 @@ pub(super) fn add(
         if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
             op = halved(op, halvings, &shape);
         }
-        match checkpoint.keeps_types {
+        match checkpoint.types.keeps_types {
             true => {
                 let stored =
                     op.inputs().first().and_then(|input| sources.get(input.index())).map(|source| source.dtype);
@@ -74,13 +74,13 @@ pub(super) fn add(
         }
     }
     if let Some((index, source)) = ids {
-        plan.add_ids(checkpoint.ids, index, source);
+        plan.add_ids(checkpoint.facts.ids, index, source);
     }
     if !needs_all {
         return Ok(());
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
-    let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
+    let root = checkpoint.names.roots.iter().find(is_used).copied().unwrap_or_default();
     let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
     missing(architecture, checkpoint, root, &slots, &sizes, first_block, rows.place_of_sound)
 }
@@ -122,7 +122,7 @@ impl<'a> Assignment<'a> {
         plan: &ModelPlan,
     ) -> Result<Assignment<'a>, PlanError> {
         let mut renames = Vec::new();
-        for (old, new, condition) in checkpoint.rename_if {
+        for (old, new, condition) in checkpoint.names.rename_if {
             if condition_holds(condition, old, &plan.fields)? {
                 renames.push((*old, *new));
             }
@@ -146,13 +146,13 @@ impl<'a> Assignment<'a> {
         if is_skipped(checkpoint, &name, &source.name, self.rows.block_of(&name), fields, self.formulas)? {
             return Ok(Assigned::Skipped("not used by the architecture in llama.cpp"));
         }
-        if checkpoint.zero.iter().any(|pattern| names::matches(pattern, &name)) {
+        if checkpoint.names.zero.iter().any(|pattern| names::matches(pattern, &name)) {
             return Ok(Assigned::IfNotZero);
         }
-        if checkpoint.first_of.contains(&name.as_str()) && std::mem::replace(&mut self.has_first, true) {
+        if checkpoint.names.first_of.contains(&name.as_str()) && std::mem::replace(&mut self.has_first, true) {
             return Ok(Assigned::Skipped("the checkpoint has it under another name too"));
         }
-        if !checkpoint.ids.is_empty() && name == checkpoint.ids {
+        if !checkpoint.facts.ids.is_empty() && name == checkpoint.facts.ids {
             return Ok(Assigned::TokenIds);
         }
         let matches = self.rows.matches(&name);
@@ -243,7 +243,7 @@ impl<'g> Sizes<'g> {
             parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref())).collect();
         let of = |prefix: &str| Hparams::new(|pattern| keys.get(pattern.replace("{arch}", prefix).as_str()).copied());
         let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
-        let sound = if checkpoint.takes.is_empty() { prefix } else { SOUND_SIZES };
+        let sound = if checkpoint.names.takes.is_empty() { prefix } else { SOUND_SIZES };
         let n_further = plan.fields.facts.get(Fact::FurtherBlocks).and_then(serde_json::Value::as_u64);
         Sizes { own: of(prefix), sound: of(sound), n_blocks: plan.fields.n_blocks, n_further }
     }
@@ -273,7 +273,7 @@ fn renumbered(
     fields: &Fields,
     formulas: &Formulas,
 ) -> Result<String, PlanError> {
-    for (before, list) in checkpoint.renumbered {
+    for (before, list) in checkpoint.names.renumbered {
         let Some((place, rest)) = name.strip_prefix(before).and_then(names::number) else { continue };
         let list = formulas.value(list, before, fields)?;
         let element = usize::try_from(place).ok().and_then(|place| list.get(place)?.as_u64());
@@ -314,7 +314,7 @@ fn is_skipped(
     fields: &Fields,
     formulas: &Formulas,
 ) -> Result<bool, PlanError> {
-    for (pattern, condition) in checkpoint.skip {
+    for (pattern, condition) in checkpoint.names.skip {
         let matches = match pattern.strip_prefix('^') {
             Some(pattern) => names::matches(pattern, source),
             None => names::matches(pattern, name),
@@ -366,7 +366,7 @@ fn missing(
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
                 let place = if stack == Stack::Audio { place_of_sound.unwrap_or(0) } else { stack.place() };
                 let prefix = block.map(|block| {
-                    checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
+                    checkpoint.names.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
                 let root = if source == "lm_head" { "" } else { root };
                 let name = tensor.name_in(block);

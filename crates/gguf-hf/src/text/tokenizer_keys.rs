@@ -33,16 +33,16 @@ impl TokenizerPart {
         let files = request.tokenizer_files();
         // The table of the model whose folder provides the tokenizer.
         let mut table = model.checkpoint;
-        if table.takes_tokenizer_class {
+        if table.tokenizer.takes_target_class {
             let wrong = |source| Error::Plan { path: files.path().to_owned(), source };
             (_, table) = arch::of_checkpoint(&config_of(files)?).map_err(wrong)?;
         }
         let options = TokenizerOptions {
             pre: request.options.pre.clone(),
-            vocab: table.vocab,
-            special_tokens: table.special_tokens,
+            vocab: table.tokenizer.vocab,
+            special_tokens: table.tokenizer.special_tokens,
             community_template: !request.options.no_community_template,
-            template_file_first: table.template_file_first,
+            template_file_first: table.tokenizer.template_file_first,
         };
         let fields = Json::Object(model.fields.fields.clone());
         let mut tokenizer = tokenizer::keys_from(files, &fields, &options)?;
@@ -57,10 +57,10 @@ impl TokenizerPart {
         }
         set_facts(&tokenizer, facts);
         let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(&of_tensor);
-        let first = evaluate(table.tokenizer_first)?;
-        let mut derived = evaluate(table.tokenizer_keys)?;
-        if model.checkpoint.takes_tokenizer_class {
-            derived.extend(evaluate(model.checkpoint.tokenizer_keys)?);
+        let first = evaluate(table.tokenizer.first_keys)?;
+        let mut derived = evaluate(table.tokenizer.keys)?;
+        if model.checkpoint.tokenizer.takes_target_class {
+            derived.extend(evaluate(model.checkpoint.tokenizer.keys)?);
         }
         let mut last = late_tokens(&tokenizer, table);
         last.extend(derived);
@@ -91,6 +91,6 @@ fn late_tokens(tokenizer: &TokenizerKeys, table: &Table) -> Vec<(String, Value)>
         let id = tokens.iter().position(|token| token.as_str().is_some_and(|token| token == *text));
         id.and_then(|id| u32::try_from(id).ok())
     };
-    let ids = table.late_tokens.iter().filter_map(|(kind, text)| Some((*kind, id_of(text)?)));
+    let ids = table.tokenizer.late_tokens.iter().filter_map(|(kind, text)| Some((*kind, id_of(text)?)));
     ids.map(|(kind, id)| (format!("tokenizer.ggml.{kind}_token_id"), id.into())).collect()
 }

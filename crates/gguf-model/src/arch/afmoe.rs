@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["AfmoeForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, KEYS],
-        vocab: Vocab::Llama,
+        tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

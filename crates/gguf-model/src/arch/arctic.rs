@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["ArcticForCausalLM"],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::Arctic,
+        tokenizer: Tokenizer { vocab: Vocab::Arctic, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

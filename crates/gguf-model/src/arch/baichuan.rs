@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["BaichuanForCausalLM", "BaiChuanForCausalLM"],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -23,8 +23,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["SarvamMoEForCausalLM", "modeling_sarvam_moe.SarvamMoEForCausalLM"],
-            rename: &[(".gate.expert_bias", ".gate.centered_bias")],
-            peeked: &[("expert_biases", "layers.{}.mlp.gate.centered_bias")],
+            names: TensorNames { rename: &[(".gate.expert_bias", ".gate.centered_bias")], ..TensorNames::TEXT },
+            facts: TensorFacts {
+                peeked: &[("expert_biases", "layers.{}.mlp.gate.centered_bias")],
+                ..TensorFacts::NONE
+            },
             keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS, ROPE_WHOLE_HEAD],
             ..Checkpoint::TEXT
         },

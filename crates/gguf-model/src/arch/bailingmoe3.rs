@@ -32,7 +32,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint { classes: &["BailingMoeV3ForCausalLM"], keys: &[FIELDS, GENERIC, KEYS], ..LING3 },
         Checkpoint {
             classes: &["BailingMoeV3VLForConditionalGeneration"],
-            skip: &[("linear_proj*", "")],
+            names: TensorNames { skip: &[("linear_proj*", "")], ..LING3.names },
             refuse: &[
                 LORA,
                 UNSAFE,

@@ -19,33 +19,33 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
-            roots: &["distilbert."],
-            layers: &["transformer.layer.{}."],
-            skip: &[
-                ("vocab_*", ""),
-                ("embeddings.position_ids", ""),
-                ("pooler.dense.*", ""),
-                ("cls.predictions*", ""),
-                ("cls.seq_relationship*", ""),
-            ],
+            names: TensorNames {
+                roots: &["distilbert."],
+                layers: &["transformer.layer.{}."],
+                skip: &[
+                    ("vocab_*", ""),
+                    ("embeddings.position_ids", ""),
+                    ("pooler.dense.*", ""),
+                    ("cls.predictions*", ""),
+                    ("cls.seq_relationship*", ""),
+                ],
+                ..BERT.names
+            },
             keys: &[ALL_POSITIONS, DISTILLED, GENERIC, NOT_CAUSAL, POOLING, LABELS],
             ..BERT
         },
         Checkpoint {
             classes: &["RobertaModel", "RobertaForSequenceClassification"],
-            roots: &["roberta."],
+            names: TensorNames { roots: &["roberta."], ..BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            vocab: Vocab::Bpe,
-            tokenizer_first: &[],
-            tokenizer_keys: &[TOKEN_TYPES],
+            tokenizer: Tokenizer { vocab: Vocab::Bpe, first_keys: &[], keys: &[TOKEN_TYPES], ..BERT.tokenizer },
             ..BERT
         },
         Checkpoint {
             classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
-            roots: &["roberta."],
+            names: TensorNames { roots: &["roberta."], ..BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            vocab: Vocab::XlmRoberta,
-            tokenizer_first: &[],
+            tokenizer: Tokenizer { vocab: Vocab::XlmRoberta, first_keys: &[], ..BERT.tokenizer },
             ..BERT
         },
     ],
@@ -53,19 +53,21 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// Defaults of all classes.
 pub(super) const BERT: Checkpoint = Checkpoint {
-    roots: &["bert."],
-    layers: &["encoder.layer.{}."],
-    // Norm parameters under the names of the first, TensorFlow checkpoints.
-    rename: &[(".gamma", ".weight"), (".beta", ".bias")],
-    rename_if: NAMED_CLASSIFIER,
-    skip: &[
-        ("embeddings.position_ids", ""),
-        ("pooler.dense.*", ""),
-        ("cls.predictions*", ""),
-        ("cls.seq_relationship*", ""),
-    ],
-    vocab: Vocab::WordPiece,
-    tokenizer_first: &[TOKEN_TYPES],
+    names: TensorNames {
+        roots: &["bert."],
+        layers: &["encoder.layer.{}."],
+        // Norm parameters under the names of the first, TensorFlow checkpoints.
+        rename: &[(".gamma", ".weight"), (".beta", ".bias")],
+        rename_if: NAMED_CLASSIFIER,
+        skip: &[
+            ("embeddings.position_ids", ""),
+            ("pooler.dense.*", ""),
+            ("cls.predictions*", ""),
+            ("cls.seq_relationship*", ""),
+        ],
+        ..TensorNames::TEXT
+    },
+    tokenizer: Tokenizer { vocab: Vocab::WordPiece, first_keys: &[TOKEN_TYPES], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

@@ -12,13 +12,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, SCALES],
     checkpoints: &[Checkpoint {
         classes: &["BitnetForCausalLM", "BitNetForCausalLM"],
-        present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")],
+        facts: TensorFacts { present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")], ..TensorFacts::NONE },
         refuse: &[(
             "@is_2b4t",
             "BitNet b1.58 2B4T (tensors named ffn_sub_norm), whose squared ReLU llama.cpp does not compute",
         )],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,8 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["BloomForCausalLM", "BloomModel"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -13,11 +13,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GlmForCausalLM", "ChatGLMModel", "ChatGLMForConditionalGeneration"],
-        roots: &["transformer.", "model."],
-        layers: &["encoder.layers.{}.", "layers.{}."],
-        skip: &[("*rotary_pos_emb.inv_freq", "")],
+        names: TensorNames {
+            roots: &["transformer.", "model."],
+            layers: &["encoder.layers.{}.", "layers.{}."],
+            skip: &[("*rotary_pos_emb.inv_freq", "")],
+            ..TensorNames::TEXT
+        },
         keys: &[KEYS],
-        special_tokens: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
+        tokenizer: Tokenizer {
+            special_tokens: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

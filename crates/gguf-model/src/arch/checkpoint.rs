@@ -33,6 +33,48 @@ pub struct Checkpoint {
     pub when: &'static str,
     /// The name in `general.architecture`; if empty, the first name of the [`Architecture`].
     pub name: &'static str,
+    /// The names of its tensors.
+    pub names: TensorNames,
+    /// Rows whose values are divided by 2 once for every `rescale_every_n_layers` blocks before theirs.
+    pub rescaled: &'static [&'static str],
+    /// Whether tensors of blocks beyond the model's own are omitted.
+    pub drops_further_blocks: bool,
+    /// Whether the blocks that predict further tokens can be omitted, or written alone. The fact
+    /// `@next_tokens` is then `left_out` or `only`.
+    pub separates_next_tokens: bool,
+    /// Whether llama.cpp does not load these blocks without the main blocks.
+    pub keeps_main_blocks: bool,
+    /// Additional tensor files, which come first: the path in the folder, the prefix of names, and its replacement.
+    pub dense: &'static [(&'static str, &'static str, &'static str)],
+    /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
+    pub dense_modules: bool,
+    /// Unsupported configurations: a formula, and its description for the error.
+    pub refuse: &'static [(&'static str, &'static str)],
+    /// What formulas learn from its tensors.
+    pub facts: TensorFacts,
+    /// Whether this is a draft model. The fact `@target` is then the configuration of the target model, whose folder has
+    /// the tokenizer.
+    pub is_draft: bool,
+    /// The prefix of hyperparameter keys, if it is not the name of the architecture. Rows of an audio encoder
+    /// ([`Row::is_of_sound`](super::Row::is_of_sound)) have `clip.audio`.
+    pub sizes: &'static str,
+    /// Key-values written before those of the model's name and origin.
+    pub early_keys: &'static [&'static [Key]],
+    /// Key-values in file order. One that is set again keeps its place and takes the new value.
+    pub keys: &'static [&'static [Key]],
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Tensors that are computed.
+    pub computed: &'static [Computed],
+    /// Whether `config.json` is used without the defaults of its class.
+    pub is_raw: bool,
+    /// The types in which its tensors are stored.
+    pub types: StoredTypes,
+}
+
+/// The names of the tensors of a checkpoint, and those that are omitted.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorNames {
     /// Prefixes (roots) that are removed from tensor names.
     pub roots: &'static [&'static str],
     /// The prefix of tensors in blocks, after the root; `{}` is the number of the block. In models with an encoder and
@@ -49,49 +91,10 @@ pub struct Checkpoint {
     /// Alternative names of one tensor that a checkpoint may contain several times. The first one found is used, the
     /// others are omitted.
     pub first_of: &'static [&'static str],
-    /// Rows whose values are divided by 2 once for every `rescale_every_n_layers` blocks before theirs.
-    pub rescaled: &'static [&'static str],
     /// Prefixes of tensors in blocks that are numbered after the model's own, with the usual prefix: `{}` is the
     /// number of the block, `{0}` its number among these blocks. Tensors without a number belong to the first of these
     /// blocks.
     pub appended: &'static [(&'static str, &'static str)],
-    /// Whether tensors of blocks beyond the model's own are omitted.
-    pub drops_further_blocks: bool,
-    /// Whether the blocks that predict further tokens can be omitted, or written alone. The fact
-    /// `@next_tokens` is then `left_out` or `only`.
-    pub separates_next_tokens: bool,
-    /// Whether llama.cpp does not load these blocks without the main blocks.
-    pub keeps_main_blocks: bool,
-    /// Additional tensor files, which come first: the path in the folder, the prefix of names, and its replacement.
-    pub dense: &'static [(&'static str, &'static str, &'static str)],
-    /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
-    pub dense_modules: bool,
-    /// Unsupported configurations: a formula, and its description for the error.
-    pub refuse: &'static [(&'static str, &'static str)],
-    /// Small tensors whose values become facts: the name of the fact, and that of the tensor. If the name contains `{}`
-    /// for the number of a block, the fact is a list with the values of each block. These tensors are not written unless
-    /// a row names them.
-    pub peeked: &'static [(&'static str, &'static str)],
-    /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
-    pub template_file_first: bool,
-    /// Whether embedding rows beyond the tokens of the tokenizer are cut off.
-    pub trims_embeddings: bool,
-    /// Whether the fact `@zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
-    pub lists_zero_rows: bool,
-    /// Whether this is a draft model. The fact `@target` is then the configuration of the target model, whose folder has
-    /// the tokenizer.
-    pub is_draft: bool,
-    /// Whether the tokenizer is read according to the class of the target model.
-    pub takes_tokenizer_class: bool,
-    /// A tensor of integers that, each plus its index, are token ids of the target model; they become the fact
-    /// `@token_ids`. Empty for none.
-    pub ids: &'static str,
-    /// Facts that are true if the checkpoint has a tensor with a matching name.
-    pub present: &'static [(&'static str, &'static str)],
-    /// Facts set to the row length of the first tensor with a matching name.
-    pub row_lens: &'static [(&'static str, &'static str)],
-    /// Facts set to the length of the outermost dimension of the first tensor with a matching name.
-    pub row_counts: &'static [(&'static str, &'static str)],
     /// Prefixes, within a block, of tensors that belong to the whole model, with the usual prefix: `{}` is the number
     /// of the block.
     pub outside_blocks: &'static [(&'static str, &'static str)],
@@ -100,33 +103,16 @@ pub struct Checkpoint {
     /// The tensors of an encoder, by their names in the checkpoint; all others are omitted. `*` matches any
     /// characters. Empty for language models.
     pub takes: &'static [&'static str],
-    /// The prefix of hyperparameter keys, if it is not the name of the architecture. Rows of an audio encoder
-    /// ([`Row::is_of_sound`](super::Row::is_of_sound)) have `clip.audio`.
-    pub sizes: &'static str,
     /// Names whose number is an index into a list: the prefix before the number, and the formula of the list. The list
     /// element replaces the number.
     pub renumbered: &'static [(&'static str, &'static str)],
     /// Names to replace if the formula is true.
     pub rename_if: &'static [(&'static str, &'static str, &'static str)],
-    /// Key-values written before those of the model's name and origin.
-    pub early_keys: &'static [&'static [Key]],
-    /// Key-values in file order. One that is set again keeps its place and takes the new value.
-    pub keys: &'static [&'static [Key]],
-    /// How the tokenizer is read.
-    pub vocab: Vocab,
-    /// Default special tokens, by kind and text, for kinds that the tokenizer's files do not set.
-    pub special_tokens: &'static [(&'static str, &'static str)],
-    /// Special tokens, by kind and text, whose keys follow those of the tokenizer.
-    pub late_tokens: &'static [(&'static str, &'static str)],
-    /// Key-values written before those of the tokenizer, which may override them.
-    pub tokenizer_first: &'static [&'static [Key]],
-    /// Key-values written after those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`,
-    /// the JSON files with these names.
-    pub tokenizer_keys: &'static [&'static [Key]],
-    /// Tensors that are computed.
-    pub computed: &'static [Computed],
-    /// Whether `config.json` is used without the defaults of its class.
-    pub is_raw: bool,
+}
+
+/// The types in which tensors are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredTypes {
     /// Tensors that are always stored in single precision, by their GGUF names. `*` matches any characters.
     pub precise: &'static [&'static str],
     /// Tensors that are stored in half precision whatever the requested type, by their GGUF names. `*` matches any
@@ -143,55 +129,71 @@ pub struct Checkpoint {
     pub keeps_types: bool,
 }
 
+/// The tokenizer of a checkpoint, and the key-values before and after its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Tokenizer {
+    /// Whether the file `chat_template.jinja` takes precedence over the template in `tokenizer_config.json`.
+    pub template_file_first: bool,
+    /// Whether embedding rows beyond the tokens of the tokenizer are cut off.
+    pub trims_embeddings: bool,
+    /// Whether the tokenizer is read according to the class of the target model.
+    pub takes_target_class: bool,
+    /// How the tokenizer is read.
+    pub vocab: Vocab,
+    /// Default special tokens, by kind and text, for kinds that the tokenizer's files do not set.
+    pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Special tokens, by kind and text, whose keys follow those of the tokenizer.
+    pub late_tokens: &'static [(&'static str, &'static str)],
+    /// Key-values written before those of the tokenizer, which may override them.
+    pub first_keys: &'static [&'static [Key]],
+    /// Key-values written after those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`,
+    /// the JSON files with these names.
+    pub keys: &'static [&'static [Key]],
+}
+
+/// Facts that formulas learn from the tensors of a checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorFacts {
+    /// Small tensors whose values become facts: the name of the fact, and that of the tensor. If the name contains `{}`
+    /// for the number of a block, the fact is a list with the values of each block. These tensors are not written unless
+    /// a row names them.
+    pub peeked: &'static [(&'static str, &'static str)],
+    /// Whether the fact `@zero_rows` lists the all-zero embeddings among the tokens added after the tokenizer's model.
+    pub lists_zero_rows: bool,
+    /// A tensor of integers that, each plus its index, are token ids of the target model; they become the fact
+    /// `@token_ids`. Empty for none.
+    pub ids: &'static str,
+    /// Facts that are true if the checkpoint has a tensor with a matching name.
+    pub present: &'static [(&'static str, &'static str)],
+    /// Facts set to the row length of the first tensor with a matching name.
+    pub row_lens: &'static [(&'static str, &'static str)],
+    /// Facts set to the length of the outermost dimension of the first tensor with a matching name.
+    pub row_counts: &'static [(&'static str, &'static str)],
+}
+
 impl Checkpoint {
     /// Defaults that suit most checkpoints.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
         when: "",
         name: "",
-        roots: &["model."],
-        layers: &["layers.{}."],
-        skip: &[],
-        zero: &[],
-        first_of: &[],
+        names: TensorNames::TEXT,
         rescaled: &[],
-        appended: &[],
         drops_further_blocks: false,
         separates_next_tokens: false,
         keeps_main_blocks: false,
         dense: &[],
         dense_modules: false,
         refuse: &[],
-        peeked: &[],
-        template_file_first: false,
-        trims_embeddings: false,
-        lists_zero_rows: false,
+        facts: TensorFacts::NONE,
         is_draft: false,
-        takes_tokenizer_class: false,
-        ids: "",
-        present: &[],
-        row_lens: &[],
-        row_counts: &[],
-        outside_blocks: &[],
-        rename: &[],
-        takes: &[],
         sizes: "",
-        renumbered: &[],
-        rename_if: &[],
         early_keys: &[],
         keys: &[groups::GENERIC],
-        vocab: Vocab::Bpe,
-        special_tokens: &[],
-        late_tokens: &[],
-        tokenizer_first: &[],
-        tokenizer_keys: &[],
+        tokenizer: Tokenizer::BPE,
         computed: &[],
         is_raw: false,
-        precise: &[],
-        half: &[],
-        convolutions: &[],
-        forces_type: false,
-        keeps_types: false,
+        types: StoredTypes::ASKED,
     };
 
     /// The name in `general.architecture`.
@@ -201,4 +203,47 @@ impl Checkpoint {
             name => name,
         }
     }
+}
+
+impl TensorNames {
+    /// Those of most language models.
+    pub(crate) const TEXT: TensorNames = TensorNames {
+        roots: &["model."],
+        layers: &["layers.{}."],
+        skip: &[],
+        zero: &[],
+        first_of: &[],
+        appended: &[],
+        outside_blocks: &[],
+        rename: &[],
+        takes: &[],
+        renumbered: &[],
+        rename_if: &[],
+    };
+}
+
+impl StoredTypes {
+    /// The requested type, and single precision for vectors.
+    pub(crate) const ASKED: StoredTypes =
+        StoredTypes { precise: &[], half: &[], convolutions: &[], forces_type: false, keeps_types: false };
+}
+
+impl Tokenizer {
+    /// Byte-level BPE in `tokenizer.json`.
+    pub(crate) const BPE: Tokenizer = Tokenizer {
+        template_file_first: false,
+        trims_embeddings: false,
+        takes_target_class: false,
+        vocab: Vocab::Bpe,
+        special_tokens: &[],
+        late_tokens: &[],
+        first_keys: &[],
+        keys: &[],
+    };
+}
+
+impl TensorFacts {
+    /// None.
+    pub(crate) const NONE: TensorFacts =
+        TensorFacts { peeked: &[], lists_zero_rows: false, ids: "", present: &[], row_lens: &[], row_counts: &[] };
 }

@@ -11,9 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["CodeShellForCausalLM"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
-        skip: MASKS,
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], skip: MASKS, ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -13,9 +13,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["CogVLMForCausalLM"],
-        rename: &[("vision_expert_", "visual_expert_"), ("vision_mlp.", "visual_mlp.")],
+        names: TensorNames {
+            rename: &[("vision_expert_", "visual_expert_"), ("vision_mlp.", "visual_mlp.")],
+            ..TensorNames::TEXT
+        },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-        vocab: Vocab::Llama,
+        tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

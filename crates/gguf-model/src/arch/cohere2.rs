@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Cohere2ForCausalLM"],
         keys: &[GENERIC, KEYS, NO_ROPE_SCALING],
-        zero: &["*.bias"],
+        names: TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
         ..Checkpoint::TEXT
     }],
 };

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2MoeForCausalLM"],
-        zero: &["*.bias"],
+        names: TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
         refuse: &[(
             "num_shared_experts and (shared_expert_combination_strategy|'average') != 'average'",
             "a shared_expert_combination_strategy other than \"average\"",

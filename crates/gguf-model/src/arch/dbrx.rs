@@ -12,10 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DbrxForCausalLM"],
-        roots: &["transformer."],
-        layers: &["blocks.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        forces_type: true,
+        types: StoredTypes { forces_type: true, ..StoredTypes::ASKED },
         ..Checkpoint::TEXT
     }],
 };

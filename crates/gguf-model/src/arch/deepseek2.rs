@@ -25,18 +25,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 "YoutuForCausalLM",
                 "YoutuVLForConditionalGeneration",
             ],
-            skip: SKIP,
+            names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
             drops_further_blocks: true,
             keys: &[LATENT_FIELDS, GENERIC, LATENT_KEYS],
-            vocab: Vocab::BpeOrTiktoken,
+            tokenizer: Tokenizer { vocab: Vocab::BpeOrTiktoken, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Glm4MoeLiteForCausalLM"],
             separates_next_tokens: true,
-            skip: SKIP,
+            names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
             keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_NEXT_TOKENS],
-            special_tokens: GLM_TOKENS,
+            tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV32ForCausalLM"],
         keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, NEXT_TOKENS_KEYS, KEYS],
-        tokenizer_keys: &[BEGINS],
+        tokenizer: Tokenizer { keys: &[BEGINS], ..SPARSE.tokenizer },
         ..SPARSE
     }],
 };
@@ -33,14 +33,17 @@ pub(super) const GLM: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["GlmMoeDsaForCausalLM"],
         keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, NEXT_TOKENS_KEYS, KEYS, GLM_KEYS],
-        special_tokens: GLM_TOKENS,
+        tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..SPARSE.tokenizer },
         ..SPARSE
     }],
     ..ARCHITECTURE
 };
 
 const SPARSE: Checkpoint = Checkpoint {
-    skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
+    names: TensorNames {
+        skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
+        ..TensorNames::TEXT
+    },
     separates_next_tokens: true,
     ..Checkpoint::TEXT
 };

@@ -38,12 +38,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV4ForCausalLM"],
-        skip: &[
-            ("mtp.*", ""),
-            ("aligner.*", ""),
-            ("image_*", ""),
-            ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
-        ],
+        names: TensorNames {
+            skip: &[
+                ("mtp.*", ""),
+                ("aligner.*", ""),
+                ("image_*", ""),
+                ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
+            ],
+            ..DEEPSEEK4.names
+        },
         separates_next_tokens: true,
         refuse: &[("@next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
         keys: &[ROPE, GENERIC, KEYS, EMBEDDING_OUT],
@@ -52,34 +55,41 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 /// Defaults of models and drafts.
-const DEEPSEEK4: Checkpoint = Checkpoint { early_keys: &[TEMPLATE], keeps_types: true, ..Checkpoint::TEXT };
+const DEEPSEEK4: Checkpoint = Checkpoint {
+    early_keys: &[TEMPLATE],
+    types: StoredTypes { keeps_types: true, ..StoredTypes::ASKED },
+    ..Checkpoint::TEXT
+};
 
 /// The draft in the blocks after the model's own, converted to a draft architecture (`DeepseekV4DSparkModel`).
 pub(super) const DRAFT: Checkpoint = Checkpoint {
     classes: &["DeepseekV4DSparkModel"],
     is_draft: true,
-    skip: &[
-        ("^layers.*", ""),
-        ("^embed.*", ""),
-        ("^head.*", ""),
-        ("^norm.*", ""),
-        ("^hc_head_*", ""),
-        ("^aligner.*", ""),
-        ("^image_*", ""),
-        ("*.ffn.gate.bias_vl", ""),
-        ("*.ffn.gate.tid2eid", ""),
-    ],
-    appended: &[
-        ("mtp.{}.main_proj.", "main_proj."),
-        ("mtp.{}.main_norm.", "main_norm."),
-        ("mtp.{}.markov_head.", "markov_head."),
-        ("mtp.{}.confidence_head.", "confidence_head."),
-        ("mtp.{}.norm.", "norm."),
-        ("mtp.{}.hc_head_", "hc_head_"),
-        ("mtp.{}.", "layers.{0}."),
-    ],
+    names: TensorNames {
+        skip: &[
+            ("^layers.*", ""),
+            ("^embed.*", ""),
+            ("^head.*", ""),
+            ("^norm.*", ""),
+            ("^hc_head_*", ""),
+            ("^aligner.*", ""),
+            ("^image_*", ""),
+            ("*.ffn.gate.bias_vl", ""),
+            ("*.ffn.gate.tid2eid", ""),
+        ],
+        appended: &[
+            ("mtp.{}.main_proj.", "main_proj."),
+            ("mtp.{}.main_norm.", "main_norm."),
+            ("mtp.{}.markov_head.", "markov_head."),
+            ("mtp.{}.confidence_head.", "confidence_head."),
+            ("mtp.{}.norm.", "norm."),
+            ("mtp.{}.hc_head_", "hc_head_"),
+            ("mtp.{}.", "layers.{0}."),
+        ],
+        ..DEEPSEEK4.names
+    },
     keys: &[DRAFT_FIELDS, ROPE, GENERIC, KEYS, DRAFT_KEYS],
-    tokenizer_keys: &[DRAFT_TOKENIZER],
+    tokenizer: Tokenizer { keys: &[DRAFT_TOKENIZER], ..DEEPSEEK4.tokenizer },
     ..DEEPSEEK4
 };
 

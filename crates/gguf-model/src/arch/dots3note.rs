@@ -37,16 +37,19 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration", "Dots3NoteTextForCausalLM"],
-        skip: &[
-            ("lm_head.weight", "tie_word_embeddings"),
-            ("*sam_model*", ""),
-            ("*qwen2_model*", ""),
-            ("vision_encoder.*", ""),
-            ("audio_encoder.*", ""),
-        ],
+        names: TensorNames {
+            skip: &[
+                ("lm_head.weight", "tie_word_embeddings"),
+                ("*sam_model*", ""),
+                ("*qwen2_model*", ""),
+                ("vision_encoder.*", ""),
+                ("audio_encoder.*", ""),
+            ],
+            appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
+            ..TensorNames::TEXT
+        },
         separates_next_tokens: true,
         keeps_main_blocks: true,
-        appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
         refuse: &[
             ("(use_dsa|true) != true", "attention without an indexer (use_dsa is not true)"),
             ("len(layer_types) < num_hidden_layers", "layer_types shorter than num_hidden_layers"),
@@ -73,7 +76,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("swa_q_lora_rank != q_lora_rank", "another q_lora_rank in sliding windows"),
         ],
         keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
-        special_tokens: &[("eot", "<|endofassistant|>")],
+        tokenizer: Tokenizer { special_tokens: &[("eot", "<|endofassistant|>")], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

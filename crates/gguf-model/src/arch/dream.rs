@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["DreamModel"],
         keys: &[GENERIC, POOLING, NOT_CAUSAL, KEYS],
-        vocab: Vocab::MarkedBpe,
+        tokenizer: Tokenizer { vocab: Vocab::MarkedBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -24,7 +24,10 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
     checkpoints: &[Checkpoint {
         classes: &["Ernie4_5_MoeForCausalLM"],
-        skip: &[("mtp_block.*", ""), ("mtp_emb_norm.*", ""), ("mtp_hidden_norm.*", ""), ("mtp_linear_proj.*", "")],
+        names: TensorNames {
+            skip: &[("mtp_block.*", ""), ("mtp_emb_norm.*", ""), ("mtp_hidden_norm.*", ""), ("mtp_linear_proj.*", "")],
+            ..CHECKPOINT.names
+        },
         keys: &[GENERIC, EXPERT_KEYS],
         ..CHECKPOINT
     }],
@@ -32,9 +35,8 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    rename: &[("ernie.", "model.")],
-    vocab: Vocab::SentencePiece,
-    tokenizer_keys: &[SPACE_PREFIX],
+    names: TensorNames { rename: &[("ernie.", "model.")], ..TensorNames::TEXT },
+    tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[SPACE_PREFIX], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

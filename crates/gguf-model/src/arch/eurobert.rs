@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["EuroBertModel", "JinaEmbeddingsV5Model"],
         keys: &[GENERIC, NOT_CAUSAL, NO_ROPE_SCALING, POOLING],
-        tokenizer_first: &[TOKENIZER],
+        tokenizer: Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -11,8 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneForCausalLM"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         refuse: &[EQUAL_FREQUENCIES],
         keys: &[GENERIC, KEYS],
         computed: &[Computed::Llama3Freqs],

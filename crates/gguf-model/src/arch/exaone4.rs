@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Exaone4_5_ForConditionalGeneration"],
-            appended: APPENDED,
+            names: TensorNames { appended: APPENDED, ..TensorNames::TEXT },
             keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, KEYS, NEXT_TOKENS_OF_45],
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT

@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
-        appended: super::exaone4::APPENDED,
+        names: TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
         keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT

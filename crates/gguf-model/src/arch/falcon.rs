@@ -14,8 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["FalconForCausalLM", "RWForCausalLM"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

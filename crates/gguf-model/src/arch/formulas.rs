@@ -24,7 +24,7 @@ const _: () = {
 /// Checks the formulas of a table's conditions, lists and computed tensors.
 const fn check_conditions(checkpoint: &Checkpoint) {
     check_condition(checkpoint.when);
-    let mut skip = checkpoint.skip;
+    let mut skip = checkpoint.names.skip;
     while let [(_, condition), rest @ ..] = skip {
         check_condition(condition);
         skip = rest;
@@ -34,12 +34,12 @@ const fn check_conditions(checkpoint: &Checkpoint) {
         checked(condition);
         refuse = rest;
     }
-    let mut renumbered = checkpoint.renumbered;
+    let mut renumbered = checkpoint.names.renumbered;
     while let [(_, list), rest @ ..] = renumbered {
         checked(list);
         renumbered = rest;
     }
-    let mut rename_if = checkpoint.rename_if;
+    let mut rename_if = checkpoint.names.rename_if;
     while let [(_, _, condition), rest @ ..] = rename_if {
         check_condition(condition);
         rename_if = rest;

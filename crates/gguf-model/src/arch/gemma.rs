@@ -12,10 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["GemmaForCausalLM"],
-        skip: &[("lm_head.weight", "")],
+        names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS],
-        vocab: Vocab::SentencePiece,
-        tokenizer_keys: &[END_OF_TURN, NO_SPACE_PREFIX],
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[END_OF_TURN, NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

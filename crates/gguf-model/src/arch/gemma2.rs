@@ -12,10 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Gemma2ForCausalLM"],
-        skip: &[("lm_head.weight", "")],
+        names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS, KEYS],
-        vocab: Vocab::SentencePiece,
-        tokenizer_keys: &[NO_SPACE_PREFIX],
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

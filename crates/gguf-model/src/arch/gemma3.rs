@@ -45,9 +45,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
 };
 
 const GEMMA3: Checkpoint = Checkpoint {
-    vocab: Vocab::SentencePieceOrBpe,
-    tokenizer_keys: &[SPACE],
-    trims_embeddings: true,
+    tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, keys: &[SPACE], trims_embeddings: true, ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

@@ -14,8 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
         refuse: &[("altup_num_inputs != 4", "an altup_num_inputs other than 4")],
         keys: &[GENERIC, super::gemma3::KEYS, KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
-        tokenizer_keys: &[super::gemma3::SPACE],
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, keys: &[super::gemma3::SPACE], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

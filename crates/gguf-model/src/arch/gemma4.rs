@@ -48,7 +48,7 @@ pub(super) const ASSISTANT: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
-        skip: &[("*masked_embedding*", "")],
+        names: TensorNames { skip: &[("*masked_embedding*", "")], ..GEMMA4.names },
         refuse: &[
             NOT_PROPORTIONAL,
             ("backbone_hidden_size == hidden_size", "a target (backbone_hidden_size) of the same hidden_size"),
@@ -104,9 +104,7 @@ const NOT_PROPORTIONAL: (&str, &str) =
 const GEMMA4: Checkpoint = Checkpoint {
     refuse: &[NOT_PROPORTIONAL],
     keys: &[GENERIC, super::gemma3::KEYS, KEYS],
-    vocab: Vocab::Gemma4,
-    tokenizer_keys: &[TOKENIZER],
-    trims_embeddings: true,
+    tokenizer: Tokenizer { vocab: Vocab::Gemma4, keys: &[TOKENIZER], trims_embeddings: true, ..Tokenizer::BPE },
     computed: &[Computed::Values(
         "rope_freqs.weight",
         "[1.0] * int(rope.partial_rotary_factor * global_head_dim / 2)

@@ -15,18 +15,21 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"],
             separates_next_tokens: true,
             keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
-            special_tokens: GLM_TOKENS,
+            tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["SolarOpenForCausalLM"],
             keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
-            special_tokens: &[
-                ("eos", "<|endoftext|>"),
-                ("eot", "<|endoftext|>"),
-                ("unk", "<unk>"),
-                ("bos", "<|startoftext|>"),
-            ],
+            tokenizer: Tokenizer {
+                special_tokens: &[
+                    ("eos", "<|endoftext|>"),
+                    ("eot", "<|endoftext|>"),
+                    ("unk", "<unk>"),
+                    ("bos", "<|startoftext|>"),
+                ],
+                ..Tokenizer::BPE
+            },
             ..Checkpoint::TEXT
         },
     ],

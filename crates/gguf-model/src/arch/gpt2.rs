@@ -15,9 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["GPT2LMHeadModel"],
-            roots: &["transformer."],
-            layers: &["h.{}."],
-            skip: MASKS,
+            names: TensorNames { roots: &["transformer."], layers: &["h.{}."], skip: MASKS, ..TensorNames::TEXT },
             keys: &[KEYS],
             ..Checkpoint::TEXT
         },

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GPTNeoXForCausalLM"],
-        roots: &["gpt_neox."],
+        names: TensorNames { roots: &["gpt_neox."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -15,18 +15,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteForCausalLM"],
-            skip: GRANITE_SKIP,
+            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS],
-            vocab: Vocab::Llama,
+            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
             name: "granitemoe",
-            skip: GRANITE_SKIP,
+            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED],
-            vocab: Vocab::Llama,
+            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

@@ -34,7 +34,7 @@ pub(super) const ONLY_ATTENTION: Checkpoint = Checkpoint {
         else [i % (attn_layer_period or 1) == attn_layer_offset for i]) and (num_experts_per_tok|num_experts_per_token|null) == null",
     keys: HYBRID_KEYS,
     ..HYBRID
-};
+ };
 
 /// The same with experts.
 pub(super) const ONLY_ATTENTION_EXPERTS: Checkpoint = Checkpoint {
@@ -42,7 +42,7 @@ pub(super) const ONLY_ATTENTION_EXPERTS: Checkpoint = Checkpoint {
         else [i % (attn_layer_period or 1) == attn_layer_offset for i])",
     name: "granitemoe",
     ..ONLY_ATTENTION
-};
+ };
 
 const HYBRID: Checkpoint = Checkpoint {
     refuse: &[
@@ -56,8 +56,8 @@ const HYBRID: Checkpoint = Checkpoint {
             "a state space that is not a multiple of d_head or 64 elements",
         ),
     ],
-    skip: GRANITE_SKIP,
-    vocab: Vocab::SentencePieceOrBpe,
+    names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+    tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     is_raw: true,
     ..Checkpoint::TEXT

@@ -17,17 +17,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteSWAForCausalLM"],
-            skip: GRANITE_SKIP,
+            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW],
-            vocab: Vocab::Llama,
+            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["GraniteMoeSWAForCausalLM"],
-            skip: GRANITE_SKIP,
+            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW, GRANITE_SHARED],
-            vocab: Vocab::Llama,
+            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

@@ -23,14 +23,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, ADAPTERS],
     checkpoints: &[Checkpoint {
         classes: &["GraniteSwitchForCausalLM"],
-        skip: &[
-            ("switch.*", ""),
-            ("*adapter_token_ids", ""),
-            ("*control_to_substitute_lut", ""),
-            ("lm_head.weight", ""),
-        ],
+        names: TensorNames {
+            skip: &[
+                ("switch.*", ""),
+                ("*adapter_token_ids", ""),
+                ("*control_to_substitute_lut", ""),
+                ("lm_head.weight", ""),
+            ],
+            ..TensorNames::TEXT
+        },
         keys: &[GRANITE_FIELDS, FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED, KEYS],
-        vocab: Vocab::Llama,
+        tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT
     }],

@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["GrokForCausalLM", "Grok1ForCausalLM"],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -17,8 +17,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HrmTextForCausalLM"],
-        layers: &["L_module.layers.{}.", "H_module.layers.{}."],
-        renumbered: &[("H_module.layers.", "[layers_per_stack + i for i]")],
+        names: TensorNames {
+            layers: &["L_module.layers.{}.", "H_module.layers.{}."],
+            renumbered: &[("H_module.layers.", "[layers_per_stack + i for i]")],
+            ..TensorNames::TEXT
+        },
         keys: &[FIELDS, GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

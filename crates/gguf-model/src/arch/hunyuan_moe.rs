@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanMoEV1ForCausalLM"],
-        skip: &[("lm_head.weight", "tie_word_embeddings")],
+        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         refuse: &[
             (
                 "not all([n == moe_intermediate_size[0] for n in moe_intermediate_size])",
@@ -22,8 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("not all([n == num_shared_expert[0] for n in num_shared_expert])", "different num_shared_expert"),
         ],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::TiktokenWithoutDefaults,
-        tokenizer_keys: &[TOKENIZER],
+        tokenizer: Tokenizer { vocab: Vocab::TiktokenWithoutDefaults, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

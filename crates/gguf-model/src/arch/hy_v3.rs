@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["HYV3ForCausalLM"],
         separates_next_tokens: true,
-        rename: &[(".final_layernorm.", ".shared_head.norm.")],
+        names: TensorNames { rename: &[(".final_layernorm.", ".shared_head.norm.")], ..TensorNames::TEXT },
         keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -29,7 +29,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             when: "enable_lm_head_fp32",
-            precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight", "output.weight"],
+            types: StoredTypes {
+                precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight", "output.weight"],
+                ..HY_V4.types
+            },
             ..HY_V4
         },
         HY_V4,
@@ -38,12 +41,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const HY_V4: Checkpoint = Checkpoint {
     classes: &["HYV4ForCausalLM"],
-    skip: &[
-        ("lm_head.weight", "tie_word_embeddings"),
-        ("*sam_model*", ""),
-        ("*qwen2_model*", ""),
-        ("mtp_layers.*", ""),
-    ],
+    names: TensorNames {
+        skip: &[
+            ("lm_head.weight", "tie_word_embeddings"),
+            ("*sam_model*", ""),
+            ("*qwen2_model*", ""),
+            ("mtp_layers.*", ""),
+        ],
+        ..TensorNames::TEXT
+    },
     drops_further_blocks: true,
     refuse: &[
         (
@@ -73,7 +79,10 @@ const HY_V4: Checkpoint = Checkpoint {
         ("first_k_dense_replace == null and mlp_layer_types == null", "a model without first_k_dense_replace"),
     ],
     keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
-    precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight"],
+    types: StoredTypes {
+        precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight"],
+        ..StoredTypes::ASKED
+    },
     ..Checkpoint::TEXT
 };
 

@@ -10,7 +10,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[BLOCK],
-    checkpoints: &[Checkpoint { classes: &["InternLM2ForCausalLM"], vocab: Vocab::InternLm2, ..Checkpoint::TEXT }],
+    checkpoints: &[Checkpoint {
+        classes: &["InternLM2ForCausalLM"],
+        tokenizer: Tokenizer { vocab: Vocab::InternLm2, ..Tokenizer::BPE },
+        ..Checkpoint::TEXT
+    }],
 };
 
 const Q: &str = "(kv g two HalfHead) ... -> (kv g[:-2] HalfHead two) ...";

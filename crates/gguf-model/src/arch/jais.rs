@@ -11,14 +11,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JAISLMHeadModel"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
+        names: TensorNames {
+            roots: &["transformer."],
+            layers: &["h.{}."],
+            skip: &[("*.attn.bias", "")],
+            ..TensorNames::TEXT
+        },
         refuse: &[
             ("activation_function != 'swiglu'", "an activation_function other than \"swiglu\""),
             ("position_embedding_type != 'alibi'", "a position_embedding_type other than \"alibi\""),
         ],
-        skip: &[("*.attn.bias", "")],
-        peeked: &[("slopes", "relative_pe.slopes")],
+        facts: TensorFacts { peeked: &[("slopes", "relative_pe.slopes")], ..TensorFacts::NONE },
         early_keys: &[ALIBI],
         keys: &[KEYS],
         ..Checkpoint::TEXT

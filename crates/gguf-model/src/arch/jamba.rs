@@ -15,9 +15,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JambaForCausalLM"],
-        rename: &[(".moe.", ".feed_forward.")],
+        names: TensorNames { rename: &[(".moe.", ".feed_forward.")], ..TensorNames::TEXT },
         keys: &[KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

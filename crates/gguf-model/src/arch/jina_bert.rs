@@ -14,9 +14,7 @@ pub(super) const V2: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["JinaBertModel", "JinaBertForMaskedLM"],
         keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS],
-        vocab: Vocab::BpeOrWordPiece,
-        tokenizer_first: &[PIECES],
-        tokenizer_keys: &[OTHERS],
+        tokenizer: Tokenizer { vocab: Vocab::BpeOrWordPiece, first_keys: &[PIECES], keys: &[OTHERS], ..BERT.tokenizer },
         ..BERT
     }],
 };

@@ -36,8 +36,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("moe_router_activation_func != 'sigmoid'", "a moe_router_activation_func other than sigmoid"),
             ("hidden_act != 'situ'", "a hidden_act other than situ"),
         ],
-        vocab: Vocab::BpeOrTiktokenWithEnd,
-        tokenizer_keys: &[TOKENIZER],
+        tokenizer: Tokenizer { vocab: Vocab::BpeOrTiktokenWithEnd, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         keys: &[FIELDS, GENERIC, KEYS],
-        vocab: Vocab::BpeOrTiktokenWithEnd,
+        tokenizer: Tokenizer { vocab: Vocab::BpeOrTiktokenWithEnd, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

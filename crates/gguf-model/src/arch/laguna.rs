@@ -32,8 +32,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
-        tokenizer_keys: &[END_OF_TURN],
-        template_file_first: true,
+        tokenizer: Tokenizer {
+            keys: &[END_OF_TURN],
+            template_file_first: true,
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

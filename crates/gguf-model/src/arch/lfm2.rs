@@ -14,15 +14,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
-            skip: AUDIO,
-            rename: &[("lfm.", "model.")],
+            names: TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
             keys: &[FIELDS, GENERIC, KEYS],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Lfm2Model", "Lfm2BidirectionalModel"],
-            skip: AUDIO,
-            rename: &[("lfm.", "model.")],
+            names: TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
             dense: &[("1_Dense/model.safetensors", "linear.", "dense_2.")],
             early_keys: &[DENSE_WIDTH],
             keys: &[FIELDS, GENERIC, KEYS, NO_CAUSE, POOLING],
@@ -30,10 +28,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Lfm25AudioTokenizer"],
-            skip: &[("istft.window", ""), ("emb.emb*", "")],
-            rename: &[("lfm.", "model.")],
+            names: TensorNames {
+                skip: &[("istft.window", ""), ("emb.emb*", "")],
+                rename: &[("lfm.", "model.")],
+                ..TensorNames::TEXT
+            },
             keys: &[FIELDS, GENERIC, KEYS, AUDIO_OUTPUT],
-            vocab: Vocab::None,
+            tokenizer: Tokenizer { vocab: Vocab::None, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

@@ -11,11 +11,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["LLaDAModelLM"],
-        roots: &["model.transformer."],
-        layers: &["blocks.{}."],
+        names: TensorNames { roots: &["model.transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, KEYS, NOT_CAUSAL, SHIFT],
-        vocab: Vocab::MarkedBpe,
-        tokenizer_keys: &[TOKENIZER],
+        tokenizer: Tokenizer { vocab: Vocab::MarkedBpe, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -19,7 +19,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys: &[GENERIC, MISTRAL_KEYS],
             ..MISTRAL
         },
-        Checkpoint { classes: &["InternLM3ForCausalLM"], vocab: Vocab::InternLm3, computed: &[], ..LLAMA },
+        Checkpoint {
+            classes: &["InternLM3ForCausalLM"],
+            tokenizer: Tokenizer { vocab: Vocab::InternLm3, ..LLAMA.tokenizer },
+            computed: &[],
+            ..LLAMA
+        },
         Checkpoint {
             classes: &[
                 "LLaMAForCausalLM",
@@ -41,13 +46,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint { classes: &["LlamaBidirectionalModel"], name: "llama-embed", ..LLAMA },
         Checkpoint {
             classes: &["JanusForConditionalGeneration"],
-            skip: &[("aligner.*", ""), ("vqmodel.*", ""), ("generation_*", "")],
+            names: TensorNames { skip: &[("aligner.*", ""), ("vqmodel.*", ""), ("generation_*", "")], ..LLAMA.names },
             ..LLAMA
         },
         Checkpoint {
             classes: &["Sarashina2VisionForCausalLM"],
-            roots: &["llm.model.", "llm.", "model."],
-            skip: &[("^norm.*", "")],
+            names: TensorNames { roots: &["llm.model.", "llm.", "model."], skip: &[("^norm.*", "")], ..LLAMA.names },
             ..LLAMA
         },
     ],
@@ -79,9 +83,9 @@ pub(super) const MISTRAL3: Architecture = Architecture {
 
 /// Defaults of Llama-like models.
 pub(super) const LLAMA: Checkpoint = Checkpoint {
-    rename: &[("text_model.", "")],
+    names: TensorNames { rename: &[("text_model.", "")], ..TensorNames::TEXT },
     keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-    vocab: Vocab::Llama,
+    tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };
@@ -90,7 +94,12 @@ pub(super) const LLAMA: Checkpoint = Checkpoint {
 const MISTRAL_FORMAT: &str = "mistral_params";
 
 /// Mistral's original layout (`MistralModel` in `conversion/mistral.py`).
-const MISTRAL: Checkpoint = Checkpoint { is_raw: true, vocab: Vocab::Mistral, computed: &[], ..LLAMA };
+const MISTRAL: Checkpoint = Checkpoint {
+    is_raw: true,
+    tokenizer: Tokenizer { vocab: Vocab::Mistral, ..LLAMA.tokenizer },
+    computed: &[],
+    ..LLAMA
+};
 
 const MISTRAL_KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? dim // n_heads";

@@ -17,14 +17,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MambaForCausalLM", "MambaLMHeadModel", "FalconMambaForCausalLM"],
-        roots: &["backbone."],
-        skip: &[("lm_head.weight", "tie_word_embeddings|tie_embeddings|true")],
+        names: TensorNames {
+            roots: &["backbone."],
+            skip: &[("lm_head.weight", "tie_word_embeddings|tie_embeddings|true")],
+            ..TensorNames::TEXT
+        },
         refuse: &[(
             "(intermediate_size|d_inner or 2 * (hidden_size|d_model)) != 2 * (hidden_size|d_model)",
             "a state space (intermediate_size) that is not twice as wide as hidden_size",
         )],
         keys: &[KEYS],
-        vocab: Vocab::BpeOrSentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::BpeOrSentencePiece, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

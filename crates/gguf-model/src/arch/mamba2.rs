@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Mamba2ForCausalLM"],
-        roots: &["model.backbone.", "backbone.", "model."],
+        names: TensorNames { roots: &["model.backbone.", "backbone.", "model."], ..TensorNames::TEXT },
         refuse: &[
             (
                 "(mamba_d_ssm|intermediate_size|d_inner or (mamba_expand|expand or 2) * (hidden_size|d_model|dim))
@@ -36,7 +36,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         keys: &[KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

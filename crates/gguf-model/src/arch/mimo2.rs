@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"],
-        appended: &[("mtp.layers.{}.", "layers.{}.")],
+        names: TensorNames { appended: &[("mtp.layers.{}.", "layers.{}.")], ..TensorNames::TEXT },
         separates_next_tokens: true,
         keeps_main_blocks: true,
         refuse: &[

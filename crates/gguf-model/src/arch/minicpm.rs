@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             UNEVEN_FACTORS,
         )],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         computed: &[Computed::LongRopeFactors],
         ..Checkpoint::TEXT
     }],

@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
-        precise: &["*.indexer.*"],
+        types: StoredTypes { precise: &["*.indexer.*"], ..StoredTypes::ASKED },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,13 +13,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"],
-        rename_if: &[
-            ("classifier.weight", "classifier.out_proj.weight", "labels"),
-            ("classifier.bias", "classifier.out_proj.bias", "labels"),
-        ],
-        skip: &[("decoder.*", "")],
+        names: TensorNames {
+            rename_if: &[
+                ("classifier.weight", "classifier.out_proj.weight", "labels"),
+                ("classifier.bias", "classifier.out_proj.bias", "labels"),
+            ],
+            skip: &[("decoder.*", "")],
+            ..TensorNames::TEXT
+        },
         keys: &[GENERIC, NOT_CAUSAL, POOLING, KEYS, NO_ROPE_SCALING, VOCAB_SIZE, ACTIVATION],
-        tokenizer_first: &[TOKENIZER],
+        tokenizer: Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

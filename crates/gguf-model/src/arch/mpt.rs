@@ -13,11 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MPTForCausalLM", "MptForCausalLM"],
-        roots: &["transformer."],
-        layers: &["blocks.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        vocab: Vocab::BpeOrSentencePiece,
-        tokenizer_keys: &[SEA_LION],
+        tokenizer: Tokenizer { vocab: Vocab::BpeOrSentencePiece, keys: &[SEA_LION], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["MuseGlimmerForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
-        late_tokens: &[("eot", "<|eot|>")],
+        tokenizer: Tokenizer { late_tokens: &[("eot", "<|eot|>")], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,8 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["NemotronForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
-        vocab: Vocab::SentencePiece,
-        tokenizer_keys: &[TOKENS],
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[TOKENS], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

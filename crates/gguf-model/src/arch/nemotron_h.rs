@@ -60,8 +60,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 ),
                 UNEVEN_STATE,
             ],
-            appended: &[],
-            skip: &[("mtp.*", "")],
+            names: TensorNames { appended: &[], skip: &[("mtp.*", "")], ..NEMOTRON_H.names },
             keys: &[
                 PUZZLE_FIELDS,
                 GRANITE_FIELDS,
@@ -81,7 +80,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 const NEMOTRON_H: Checkpoint = Checkpoint {
     classes: &["NemotronHForCausalLM"],
     separates_next_tokens: true,
-    roots: &["backbone.", "model."],
+    names: TensorNames {
+        roots: &["backbone.", "model."],
+        appended: &[
+            ("mtp.layers.0.", "layers.{}."),
+            ("mtp.layers.1.norm.", "layers.{}.post_attention_layernorm."),
+            ("mtp.layers.1.final_layernorm.", "layers.{}.shared_head.norm."),
+            ("mtp.layers.1.", "layers.{}."),
+        ],
+        ..TensorNames::TEXT
+    },
     refuse: &[
         (
             "(hybrid_override_pattern or layers_block_type)
@@ -93,12 +101,6 @@ const NEMOTRON_H: Checkpoint = Checkpoint {
             "more than one block that predicts further tokens (num_nextn_predict_layers)",
         ),
         UNEVEN_STATE,
-    ],
-    appended: &[
-        ("mtp.layers.0.", "layers.{}."),
-        ("mtp.layers.1.norm.", "layers.{}.post_attention_layernorm."),
-        ("mtp.layers.1.final_layernorm.", "layers.{}.shared_head.norm."),
-        ("mtp.layers.1.", "layers.{}."),
     ],
     ..Checkpoint::TEXT
 };

@@ -13,11 +13,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["NeoBERT", "NeoBERTLMHead", "NeoBERTForSequenceClassification"],
-        roots: &["model."],
-        layers: &["transformer_encoder.{}."],
-        skip: &[("decoder.*", ""), ("pooler.dense.*", "")],
+        names: TensorNames {
+            roots: &["model."],
+            layers: &["transformer_encoder.{}."],
+            skip: &[("decoder.*", ""), ("pooler.dense.*", "")],
+            ..BERT.names
+        },
         keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS, KEYS],
-        tokenizer_first: &[TOKEN_TYPES],
+        tokenizer: Tokenizer { first_keys: &[TOKEN_TYPES], ..BERT.tokenizer },
         ..BERT
     }],
 };

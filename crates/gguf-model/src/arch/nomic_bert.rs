@@ -33,10 +33,12 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["NomicBertModel"],
-    layers: &["encoder.layers.{}."],
-    skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
-    vocab: Vocab::UnigramOrWordPiece,
-    tokenizer_first: &[WORD_PIECE_TYPES],
+    names: TensorNames {
+        layers: &["encoder.layers.{}."],
+        skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
+        ..BERT.names
+    },
+    tokenizer: Tokenizer { vocab: Vocab::UnigramOrWordPiece, first_keys: &[WORD_PIECE_TYPES], ..BERT.tokenizer },
     ..BERT
 };
 

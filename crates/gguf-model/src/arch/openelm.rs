@@ -12,13 +12,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["OpenELMForCausalLM"],
-        roots: &["transformer."],
+        names: TensorNames { roots: &["transformer."], ..TensorNames::TEXT },
         refuse: &[(
             "len(num_kv_heads) != block_count or len(num_query_heads) != block_count or len(ffn_multipliers) != block_count",
             "lists of another length than the number of blocks (num_kv_heads, num_query_heads, ffn_multipliers)",
         )],
         keys: &[KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["OrionForCausalLM"],
         keys: &[KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -11,10 +11,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, FUSED_QKV, BIASED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["PanguEmbeddedForCausalLM"],
-        skip: &[("lm_head.weight", "tie_word_embeddings")],
+        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, HEADS],
-        vocab: Vocab::SentencePiece,
-        tokenizer_keys: &[SPACE],
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[SPACE], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,8 +12,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PhiForCausalLM"],
-        roots: &["model.", "transformer."],
-        layers: &["layers.{}.", "h.{}."],
+        names: TensorNames {
+            roots: &["model.", "transformer."],
+            layers: &["layers.{}.", "h.{}."],
+            ..TensorNames::TEXT
+        },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// Defaults shared with Phi-3.5-MoE.
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
-    skip: &[("mm_projector.*", "")],
+    names: TensorNames { skip: &[("mm_projector.*", "")], ..TensorNames::TEXT },
     early_keys: &[ATTENTION_FACTOR],
     refuse: &[(
         "rope_all.long_factor and (rope_all.short_factor == null or len(rope_all.long_factor) != len(rope_all.short_factor)
@@ -24,7 +24,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
         UNEVEN_FACTORS,
     )],
     keys: &[KEYS],
-    vocab: Vocab::Phi3,
+    tokenizer: Tokenizer { vocab: Vocab::Phi3, ..Tokenizer::BPE },
     computed: &[Computed::LongRopeFactors],
     ..Checkpoint::TEXT
 };

@@ -14,9 +14,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[FUSED_EMBD_QKV, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PlamoForCausalLM"],
-        layers: &["layers.layers.{}."],
+        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        vocab: Vocab::SentencePiece,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

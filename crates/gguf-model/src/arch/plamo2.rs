@@ -22,9 +22,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[PLAMO_NORMS_AND_FFN, STATE_SPACE, ATTENTION_OF_SOME],
     checkpoints: &[Checkpoint {
         classes: &["Plamo2ForCausalLM", "PLaMo2ForCausalLM"],
-        layers: &["layers.layers.{}."],
+        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[VOCAB_SIZE, KEYS],
-        vocab: Vocab::Plamo,
+        tokenizer: Tokenizer { vocab: Vocab::Plamo, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

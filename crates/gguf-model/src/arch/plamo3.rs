@@ -12,9 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[PLAMO_NORMS_AND_FFN, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Plamo3ForCausalLM", "PLaMo3ForCausalLM"],
-        layers: &["layers.layers.{}."],
+        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[STRETCHED, GENERIC, VOCAB_SIZE, WINDOWS],
-        vocab: Vocab::PlamoWithTemplate,
+        tokenizer: Tokenizer { vocab: Vocab::PlamoWithTemplate, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

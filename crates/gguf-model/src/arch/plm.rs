@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, LATENT_ATTENTION, UNGATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["PLMForCausalLM"],
-        skip: &[("lm_head.weight", "tie_word_embeddings|true")],
+        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings|true")], ..TensorNames::TEXT },
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -11,9 +11,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["QWenLMHeadModel"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
-        vocab: Vocab::Tiktoken,
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
+        tokenizer: Tokenizer { vocab: Vocab::Tiktoken, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

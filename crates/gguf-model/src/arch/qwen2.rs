@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "DotsOCRForCausalLM",
         ],
         keys: &[GENERIC, POOLING],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -36,8 +36,8 @@ pub(super) const WITH_VISION: Architecture = Architecture {
             "Qwen2_5_VLForConditionalGeneration",
             "Qwen2_5OmniModel",
         ],
-        rename: &[("thinker.", "")],
-        vocab: Vocab::SentencePieceOrBpe,
+        names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
     ..ARCHITECTURE

@@ -12,9 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
-        rename_if: ANSWERING,
+        names: TensorNames { rename_if: ANSWERING, ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, RERANK],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -26,18 +26,16 @@ pub(super) const WITH_VISION: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLForConditionalGeneration"],
-            rename: &[("thinker.", "")],
-            rename_if: ANSWERING,
+            names: TensorNames { rename: &[("thinker.", "")], rename_if: ANSWERING, ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
-            vocab: Vocab::SentencePieceOrBpe,
+            tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Qwen3ASRForConditionalGeneration"],
-            rename: &[("thinker.", "")],
+            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, NO_DEEPSTACK],
-            vocab: Vocab::SentencePieceOrBpe,
-            tokenizer_keys: &[CHAT, END_OF_MESSAGE],
+            tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, keys: &[CHAT, END_OF_MESSAGE], ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

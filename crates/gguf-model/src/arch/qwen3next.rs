@@ -37,8 +37,7 @@ pub(super) const QWEN35: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["MiniCPMV4_6ForConditionalGeneration"],
-            skip: &[("mtp.*", ""), ("merger.*", "")],
-            appended: &[],
+            names: TensorNames { skip: &[("mtp.*", ""), ("merger.*", "")], appended: &[], ..QWEN_NEXT.names },
             keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
             ..QWEN_NEXT
         },
@@ -79,13 +78,16 @@ const QWEN_NEXT: Checkpoint = Checkpoint {
         "layer_types of another length than num_hidden_layers",
     )],
     separates_next_tokens: true,
-    appended: &[
-        ("mtp.layers.{}.", "layers.{}."),
-        ("mtp.fc.", "layers.{}.eh_proj."),
-        ("mtp.pre_fc_norm_embedding.", "layers.{}.enorm."),
-        ("mtp.pre_fc_norm_hidden.", "layers.{}.hnorm."),
-        ("mtp.norm.", "layers.{}.shared_head.norm."),
-    ],
+    names: TensorNames {
+        appended: &[
+            ("mtp.layers.{}.", "layers.{}."),
+            ("mtp.fc.", "layers.{}.eh_proj."),
+            ("mtp.pre_fc_norm_embedding.", "layers.{}.enorm."),
+            ("mtp.pre_fc_norm_hidden.", "layers.{}.hnorm."),
+            ("mtp.norm.", "layers.{}.shared_head.norm."),
+        ],
+        ..TensorNames::TEXT
+    },
     ..Checkpoint::TEXT
 };
 

@@ -12,15 +12,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLMoeForConditionalGeneration"],
-            rename: &[("thinker.", "")],
+            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, EXPERT_WIDTHS, DEEPSTACK],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Qwen3OmniMoeForConditionalGeneration"],
-            rename: &[("thinker.", "")],
+            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, EXPERT_WIDTHS, super::qwen3::NO_DEEPSTACK],
-            tokenizer_keys: &[super::qwen3::END_OF_MESSAGE],
+            tokenizer: Tokenizer { keys: &[super::qwen3::END_OF_MESSAGE], ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

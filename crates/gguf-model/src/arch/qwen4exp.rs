@@ -34,15 +34,21 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     checkpoints: &[Checkpoint {
         classes: &["Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"],
-        skip: &[("mtp.*", "")],
+        names: TensorNames {
+            skip: &[("mtp.*", "")],
+            outside_blocks: &[("layers.{}.ple.ple_embedding.", "ple_embedding.")],
+            ..TensorNames::TEXT
+        },
         refuse: &[("len(ple_layer_ids ?? []) > 1", "n-gram embeddings in more than one block")],
-        outside_blocks: &[("layers.{}.ple.ple_embedding.", "ple_embedding.")],
-        row_lens: &[("ngram_row_len", "*.ngram_embedding.shard_0.weight")],
-        peeked: &[
-            ("ngram_multipliers", "ple_embedding.layer_multipliers"),
-            ("ngram_offsets", "ple_embedding.ngram_heads_offsets"),
-            ("ngram_sizes", "ple_embedding.ngram_heads_vocab_sizes"),
-        ],
+        facts: TensorFacts {
+            row_lens: &[("ngram_row_len", "*.ngram_embedding.shard_0.weight")],
+            peeked: &[
+                ("ngram_multipliers", "ple_embedding.layer_multipliers"),
+                ("ngram_offsets", "ple_embedding.ngram_heads_offsets"),
+                ("ngram_sizes", "ple_embedding.ngram_heads_vocab_sizes"),
+            ],
+            ..TensorFacts::NONE
+        },
         keys: &[GENERIC, EXPERT_WIDTHS, qwen3next::KEYS, qwen3next::SECTIONS, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -13,10 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[FUSED_QKV, BLOCK, llama::FFN],
     checkpoints: &[Checkpoint {
         classes: &["GPTRefactForCausalLM"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        vocab: Vocab::BpeWithEndOfTurn,
+        tokenizer: Tokenizer { vocab: Vocab::BpeWithEndOfTurn, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,8 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["RwkvForCausalLM"],
-        roots: &["rwkv."],
-        layers: &["blocks.{}."],
+        names: TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -13,11 +13,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Rwkv6ForCausalLM"],
-        roots: &["rwkv."],
-        layers: &["blocks.{}."],
+        names: TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         rescaled: &["time_mix_output.weight", "channel_mix_value.weight"],
         keys: &[KEYS],
-        vocab: Vocab::RwkvWorld,
+        tokenizer: Tokenizer { vocab: Vocab::RwkvWorld, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -34,7 +33,7 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["RWKV6Qwen2ForCausalLM"],
         keys: &[QWEN_KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Rwkv7ForCausalLM", "RWKV7ForCausalLM"],
         keys: &[KEYS],
-        vocab: Vocab::RwkvWorld,
+        tokenizer: Tokenizer { vocab: Vocab::RwkvWorld, ..CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };
@@ -36,28 +36,31 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["RwkvHybridForCausalLM"],
         keys: &[QWEN_KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
+        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    rename: &[
-        ("blocks", "layers"),
-        ("ffn", "feed_forward"),
-        ("self_attn", "attention"),
-        ("attn", "attention"),
-        ("time_mixer.", ""),
-        ("feed_forward_norm", "ln2"),
-        ("g_norm", "ln_x"),
-    ],
-    // Some checkpoints have an unused value residual in the first block.
-    skip: &[
-        ("layers.0.attention.v0", ""),
-        ("layers.0.attention.v1", ""),
-        ("layers.0.attention.v2", ""),
-        ("layers.0.attention.v_lora.*", ""),
-    ],
+    names: TensorNames {
+        rename: &[
+            ("blocks", "layers"),
+            ("ffn", "feed_forward"),
+            ("self_attn", "attention"),
+            ("attn", "attention"),
+            ("time_mixer.", ""),
+            ("feed_forward_norm", "ln2"),
+            ("g_norm", "ln_x"),
+        ],
+        // Some checkpoints have an unused value residual in the first block.
+        skip: &[
+            ("layers.0.attention.v0", ""),
+            ("layers.0.attention.v1", ""),
+            ("layers.0.attention.v2", ""),
+            ("layers.0.attention.v_lora.*", ""),
+        ],
+        ..TensorNames::TEXT
+    },
     ..Checkpoint::TEXT
 };
 

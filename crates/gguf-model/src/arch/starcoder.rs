@@ -12,9 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[GPT2_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GPTBigCodeForCausalLM"],
-        roots: &["transformer."],
-        layers: &["h.{}."],
-        skip: MASKS,
+        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], skip: MASKS, ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

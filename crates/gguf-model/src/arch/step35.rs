@@ -17,7 +17,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
         separates_next_tokens: true,
-        rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
+        names: TensorNames {
+            rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
+            ..TensorNames::TEXT
+        },
         keys: &[NEXT_TOKENS_FIELDS, FIELDS, GENERIC, KEYS],
         refuse: &[(
             "not all([pad(partial_rotary_factors ?? [], i + 1, 0.5)[i]

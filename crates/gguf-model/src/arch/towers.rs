@@ -84,7 +84,12 @@ pub static TOWERS: &[Architecture] = &[
 ];
 
 /// Defaults of all towers.
-const TOWER: Checkpoint = Checkpoint { name: "clip", sizes: "clip.vision", vocab: Vocab::Bpe, ..Checkpoint::TEXT };
+const TOWER: Checkpoint = Checkpoint {
+    name: "clip",
+    sizes: "clip.vision",
+    tokenizer: Tokenizer { vocab: Vocab::Bpe, ..Tokenizer::BPE },
+    ..Checkpoint::TEXT
+};
 
 /// Keys of all towers.
 const HEAD: &[Key] = keys! {

@@ -27,9 +27,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[CONVNEXT],
     checkpoints: &[Checkpoint {
         classes: &["WavTokenizerDec"],
-        roots: &["backbone."],
-        layers: &["convnext.{}."],
-        skip: &[("*codebook.cluster_size", ""), ("*codebook.embed_avg", ""), ("*codebook.inited", "")],
+        names: TensorNames {
+            roots: &["backbone."],
+            layers: &["convnext.{}."],
+            skip: &[("*codebook.cluster_size", ""), ("*codebook.embed_avg", ""), ("*codebook.inited", "")],
+            ..TensorNames::TEXT
+        },
         refuse: &[
             ("posnet.n_layer != 6", "a number of PosNet blocks (posnet.n_layer) other than 6"),
             (
@@ -41,9 +44,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 "fewer blocks (n_layer) than PosNet or ConvNeXt has",
             ),
         ],
-        precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"],
+        types: StoredTypes { precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"], ..StoredTypes::ASKED },
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::None,
+        tokenizer: Tokenizer { vocab: Vocab::None, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -14,8 +14,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[ENCODER, DECODER],
     checkpoints: &[Checkpoint {
         classes: &["WhisperForConditionalGeneration"],
-        layers: &["encoder.layers.{}.", "decoder.layers.{}."],
-        skip: &[("proj_out.weight", "tie_word_embeddings|true")],
+        names: TensorNames {
+            layers: &["encoder.layers.{}.", "decoder.layers.{}."],
+            skip: &[("proj_out.weight", "tie_word_embeddings|true")],
+            ..TensorNames::TEXT
+        },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

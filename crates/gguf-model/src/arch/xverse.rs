@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["XverseForCausalLM"],
         keys: &[GENERIC, KEYS],
-        vocab: Vocab::Pieces,
+        tokenizer: Tokenizer { vocab: Vocab::Pieces, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -168,8 +168,8 @@ fn read_tokenizer(dir: &PathBuf, family: Family, vocab_size: u32) -> Result<Vec<
     let checkpoint = arch::of(family.architecture()).and_then(|architecture| architecture.checkpoints.last());
     let mut options = TokenizerOptions::default();
     if let Some(checkpoint) = checkpoint {
-        options.vocab = checkpoint.vocab;
-        options.special_tokens = checkpoint.special_tokens;
+        options.vocab = checkpoint.tokenizer.vocab;
+        options.special_tokens = checkpoint.tokenizer.special_tokens;
     }
     // First with the tokenizer's own size: a smaller `vocab_size` would drop its last tokens.
     let of_size = |size: Option<u32>| {

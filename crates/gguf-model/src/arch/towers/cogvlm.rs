@@ -10,9 +10,12 @@ pub(super) const COGVLM: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["CogVLMForCausalLM"],
-        takes: &["model.vision.*"],
-        roots: &["model.vision."],
-        layers: &["transformer.layers.{}."],
+        names: TensorNames {
+            takes: &["model.vision.*"],
+            roots: &["model.vision."],
+            layers: &["transformer.layers.{}."],
+            ..TOWER.names
+        },
         keys: &[HEAD, VISION, KEYS],
         ..TOWER
     }],

@@ -11,7 +11,7 @@ pub(super) const DEEPSEEKOCR: Architecture = Architecture {
     block: &[SAM_BLOCK, CLIP_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCRForCausalLM", "UnlimitedOCRForCausalLM"],
-        layers: &["vision_model.transformer.layers.{}.", SAM_LAYERS],
+        names: TensorNames { layers: &["vision_model.transformer.layers.{}.", SAM_LAYERS], ..OCR.names },
         keys: &[SAM_SIZES, CLIP_SIZES, HEAD, VISION, OCR_TYPE, OCR_KEYS],
         ..OCR
     }],
@@ -24,7 +24,7 @@ pub(super) const DEEPSEEKOCR2: Architecture = Architecture {
     block: &[SAM_BLOCK, QWEN2_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCR2ForCausalLM"],
-        layers: &["qwen2_model.model.model.layers.{}.", SAM_LAYERS],
+        names: TensorNames { layers: &["qwen2_model.model.model.layers.{}.", SAM_LAYERS], ..OCR.names },
         keys: &[SAM_SIZES, QWEN2_SIZES, HEAD, VISION, OCR2_TYPE, OCR_KEYS, OCR2_KEYS],
         ..OCR
     }],
@@ -38,9 +38,12 @@ pub(super) const DEEPSEEK4V: Architecture = Architecture {
     block: &[DEEPSEEK4V_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV4ForCausalLM"],
-        takes: &["vision.*", "aligner.*", "image_*"],
-        roots: &["vision."],
-        layers: &["blocks.{}."],
+        names: TensorNames {
+            takes: &["vision.*", "aligner.*", "image_*"],
+            roots: &["vision."],
+            layers: &["blocks.{}."],
+            ..TOWER.names
+        },
         refuse: &[(
             "(vision_n_layers|0) > 0 and not (vision_max_n_token == 384 and vision_max_wh_ratio == 8)",
             "another vision_max_n_token than 384 or vision_max_wh_ratio than 8",
@@ -51,17 +54,29 @@ pub(super) const DEEPSEEK4V: Architecture = Architecture {
 };
 
 const OCR: Checkpoint = Checkpoint {
-    takes: &[
-        "model.sam_model.*",
-        "model.vision_model.*",
-        "model.qwen2_model.*",
-        "model.projector.*",
-        "model.image_newline",
-        "model.view_seperator",
-    ],
-    roots: &["model."],
-    precise: &["v.patch_embd.weight", "v.sam.pos_embd.weight", "v.sam.blk.*.attn.pos_*", "v.sam.neck.*", "v.sam.net_*"],
-    convolutions: &["v.sam.patch_embd.weight"],
+    names: TensorNames {
+        takes: &[
+            "model.sam_model.*",
+            "model.vision_model.*",
+            "model.qwen2_model.*",
+            "model.projector.*",
+            "model.image_newline",
+            "model.view_seperator",
+        ],
+        roots: &["model."],
+        ..TOWER.names
+    },
+    types: StoredTypes {
+        precise: &[
+            "v.patch_embd.weight",
+            "v.sam.pos_embd.weight",
+            "v.sam.blk.*.attn.pos_*",
+            "v.sam.neck.*",
+            "v.sam.net_*",
+        ],
+        convolutions: &["v.sam.patch_embd.weight"],
+        ..TOWER.types
+    },
     ..TOWER
 };
 

@@ -9,9 +9,12 @@ pub(super) const DOTS_OCR: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DotsOCRForCausalLM"],
-        takes: &["vision_tower.*"],
-        roots: &["vision_tower."],
-        layers: &["blocks.{}."],
+        names: TensorNames {
+            takes: &["vision_tower.*"],
+            roots: &["vision_tower."],
+            layers: &["blocks.{}."],
+            ..TOWER.names
+        },
         keys: &[SIZES, HEAD, VISION, TYPE, PIXELS, KEYS],
         ..TOWER
     }],

@@ -11,11 +11,17 @@ pub(super) const GEMMA3N: Architecture = Architecture {
     block: &[MOBILENET, GEMMA3N_CONFORMER],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3nForConditionalGeneration"],
-        takes: TAKES,
-        layers: &["vision_tower.timm_model.blocks.{}.", "audio_tower.conformer.{}."],
+        names: TensorNames {
+            takes: TAKES,
+            layers: &["vision_tower.timm_model.blocks.{}.", "audio_tower.conformer.{}."],
+            ..TOWER.names
+        },
         keys: &[GEMMA3N_SIZES, HEAD, VISION, AUDIO, GEMMA3N_KEYS],
-        precise: &["a.conv1d.*.weight", "a.blk.*.conv_dw.weight", "v.conv_stem.conv.weight"],
-        half: &["a.pre_encode.out.weight"],
+        types: StoredTypes {
+            precise: &["a.conv1d.*.weight", "a.blk.*.conv_dw.weight", "v.conv_stem.conv.weight"],
+            half: &["a.pre_encode.out.weight"],
+            ..TOWER.types
+        },
         ..TOWER
     }],
 };
@@ -28,7 +34,10 @@ pub(super) const GEMMA4: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         when: "audio_config",
         keys: &[GEMMA4_SIZES, HEAD, VISION, GEMMA4_SOUND_SIZES, AUDIO, GEMMA4_KEYS, GEMMA4_SOUND_KEYS],
-        precise: &["a.conv1d.*.weight", "a.input_projection.weight", "a.blk.*.conv_dw.weight"],
+        types: StoredTypes {
+            precise: &["a.conv1d.*.weight", "a.input_projection.weight", "a.blk.*.conv_dw.weight"],
+            ..GEMMA4_CHECKPOINT.types
+        },
         ..GEMMA4_CHECKPOINT
     }],
 };
@@ -61,8 +70,11 @@ pub(super) const GEMMA4_UNIFIED: Architecture = Architecture {
 
 const GEMMA4_CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["Gemma4ForConditionalGeneration"],
-    takes: TAKES,
-    layers: &["vision_tower.encoder.layers.{}.", "audio_tower.layers.{}."],
+    names: TensorNames {
+        takes: TAKES,
+        layers: &["vision_tower.encoder.layers.{}.", "audio_tower.layers.{}."],
+        ..TOWER.names
+    },
     ..TOWER
 };
 

@@ -12,10 +12,13 @@ pub(super) const GRANITE_SPEECH: Architecture = Architecture {
     block: &[SPEECH_BLOCK, SPEECH_PROJECTOR],
     checkpoints: &[Checkpoint {
         classes: &["GraniteSpeechForConditionalGeneration", PLUS],
-        takes: &["encoder.*", "projector.*"],
-        skip: &[("*attention_dists*", ""), ("*num_batches_tracked*", "")],
-        roots: &["encoder."],
-        layers: &["layers.{}.", "projector.qformer.encoder.layer.{}."],
+        names: TensorNames {
+            takes: &["encoder.*", "projector.*"],
+            skip: &[("*attention_dists*", ""), ("*num_batches_tracked*", "")],
+            roots: &["encoder."],
+            layers: &["layers.{}.", "projector.qformer.encoder.layer.{}."],
+            ..TOWER.names
+        },
         sizes: "clip.audio",
         refuse: &[(
             "architectures[0] == 'GraniteSpeechPlusForConditionalGeneration' and len(encoder_config.cat_hidden_layers ?? []) > 0 and \
@@ -23,7 +26,7 @@ pub(super) const GRANITE_SPEECH: Architecture = Architecture {
             "another projector_config.encoder_hidden_size than the width of the concatenated outputs of the encoder",
         )],
         keys: &[SPEECH_SIZES, HEAD, whisper::AUDIO, SPEECH_KEYS],
-        precise: &["a.blk.*.conv_*"],
+        types: StoredTypes { precise: &["a.blk.*.conv_*"], ..TOWER.types },
         ..TOWER
     }],
 };
@@ -35,16 +38,19 @@ pub(super) const GRANITE4_VISION: Architecture = Architecture {
     block: &[siglip::BLOCK, IMAGE_PROJECTOR],
     checkpoints: &[Checkpoint {
         classes: &["Granite4VisionForConditionalGeneration"],
-        takes: &[
-            "model.vision_tower.*",
-            "model.layerwise_projectors.*",
-            "model.spatial_projectors.*",
-            "model.image_newline",
-        ],
-        skip: &[("vision_model.head*", "")],
-        roots: &["model.vision_tower.", "model."],
-        layers: &["vision_model.encoder.layers.{}.", "layerwise_projectors.{}.", "spatial_projectors.{}."],
-        renumbered: &[("layerwise_projectors.", "layerwise_places"), ("spatial_projectors.", "spatial_places")],
+        names: TensorNames {
+            takes: &[
+                "model.vision_tower.*",
+                "model.layerwise_projectors.*",
+                "model.spatial_projectors.*",
+                "model.image_newline",
+            ],
+            skip: &[("vision_model.head*", "")],
+            roots: &["model.vision_tower.", "model."],
+            layers: &["vision_model.encoder.layers.{}.", "layerwise_projectors.{}.", "spatial_projectors.{}."],
+            renumbered: &[("layerwise_projectors.", "layerwise_places"), ("spatial_projectors.", "spatial_places")],
+            ..TOWER.names
+        },
         keys: &[HEAD, VISION, PROJECTORS, IMAGE_KEYS],
         ..TOWER
     }],

@@ -10,11 +10,9 @@ pub(super) const HUNYUANVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanVLForConditionalGeneration"],
-        takes: &["vit.*"],
-        roots: &["vit."],
-        layers: &["layers.{}."],
+        names: TensorNames { takes: &["vit.*"], roots: &["vit."], layers: &["layers.{}."], ..TOWER.names },
         keys: &[SIZES, HEAD, VISION, KEYS, PIXELS],
-        convolutions: &["mm.0.weight", "mm.2.weight"],
+        types: StoredTypes { convolutions: &["mm.0.weight", "mm.2.weight"], ..TOWER.types },
         ..TOWER
     }],
 };

@@ -9,14 +9,17 @@ pub(super) const INTERNVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["InternVisionModel"],
-        takes: &["vision_model*", "mlp*", "model.vision_tower*", "model.multi_modal_projector*"],
-        rename: &[
-            ("model.multi_modal_projector.layer_norm.", "mlp1.0."),
-            ("model.multi_modal_projector.linear_1.", "mlp1.1."),
-            ("model.multi_modal_projector.linear_2.", "mlp1.3."),
-        ],
-        roots: &["vision_model.", "model.vision_tower."],
-        layers: &["encoder.layers.{}."],
+        names: TensorNames {
+            takes: &["vision_model*", "mlp*", "model.vision_tower*", "model.multi_modal_projector*"],
+            rename: &[
+                ("model.multi_modal_projector.layer_norm.", "mlp1.0."),
+                ("model.multi_modal_projector.linear_1.", "mlp1.1."),
+                ("model.multi_modal_projector.linear_2.", "mlp1.3."),
+            ],
+            roots: &["vision_model.", "model.vision_tower."],
+            layers: &["encoder.layers.{}."],
+            ..TOWER.names
+        },
         refuse: &[("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu")],
         keys: &[SIZES, HEAD, VISION, KEYS],
         ..TOWER

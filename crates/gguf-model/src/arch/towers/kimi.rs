@@ -9,9 +9,12 @@ pub(super) const KIMIVL: Architecture = Architecture {
     block: &[SPLIT_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["KimiVLForConditionalGeneration"],
-        takes: &["*vision_tower*", "*multi_modal_projector*"],
-        roots: &["vision_tower."],
-        layers: &["encoder.blocks.{}."],
+        names: TensorNames {
+            takes: &["*vision_tower*", "*multi_modal_projector*"],
+            roots: &["vision_tower."],
+            layers: &["encoder.blocks.{}."],
+            ..TOWER.names
+        },
         keys: &[SIZES, HEAD, VISION, KEYS],
         ..TOWER
     }],
@@ -26,9 +29,12 @@ pub(super) const KIMIK25: Architecture = Architecture {
     block: &[FUSED_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["KimiK25ForConditionalGeneration", "Glm5vForConditionalGeneration"],
-        takes: &["*vision_tower*", "*mm_projector*"],
-        roots: &["vision_tower."],
-        layers: &["encoder.blocks.{}."],
+        names: TensorNames {
+            takes: &["*vision_tower*", "*mm_projector*"],
+            roots: &["vision_tower."],
+            layers: &["encoder.blocks.{}."],
+            ..TOWER.names
+        },
         keys: &[SIZES_3D, HEAD, VISION, KEYS_3D],
         ..TOWER
     }],

@@ -10,13 +10,16 @@ pub(super) const LFM2A: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Lfm2AudioForConditionalGeneration"],
-        takes: &["conformer.*", "audio_adapter.*", "audio_embedding.*"],
-        skip: &[("*.num_batches_tracked", "")],
-        roots: &["conformer."],
-        layers: &["layers.{}."],
+        names: TensorNames {
+            takes: &["conformer.*", "audio_adapter.*", "audio_embedding.*"],
+            skip: &[("*.num_batches_tracked", "")],
+            roots: &["conformer."],
+            layers: &["layers.{}."],
+            ..TOWER.names
+        },
         sizes: "clip.audio",
         keys: &[SIZES, HEAD, AUDIO, KEYS],
-        precise: &["a.conv1d.*", "a.blk.*.conv_*"],
+        types: StoredTypes { precise: &["a.conv1d.*", "a.blk.*.conv_*"], ..TOWER.types },
         ..TOWER
     }],
 };

@@ -9,9 +9,12 @@ pub(super) const LLAMA4: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Llama4ForConditionalGeneration"],
-        takes: &["*multi_modal_projector*", "*vision_model*"],
-        roots: &["model."],
-        layers: &["vision_model.model.layers.{}."],
+        names: TensorNames {
+            takes: &["*multi_modal_projector*", "*vision_model*"],
+            roots: &["model."],
+            layers: &["vision_model.model.layers.{}."],
+            ..TOWER.names
+        },
         refuse: &[("vision_config.hidden_act != 'gelu'", "another activation than gelu")],
         keys: &[HEAD, VISION, KEYS],
         ..TOWER

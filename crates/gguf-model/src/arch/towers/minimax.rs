@@ -9,9 +9,12 @@ pub(super) const MINIMAXM3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLForConditionalGeneration"],
-        takes: &["vision_tower.*", "multi_modal_projector.*", "patch_merge_mlp.*"],
-        roots: &["vision_tower."],
-        layers: &["vision_model.encoder.layers.{}."],
+        names: TensorNames {
+            takes: &["vision_tower.*", "multi_modal_projector.*", "patch_merge_mlp.*"],
+            roots: &["vision_tower."],
+            layers: &["vision_model.encoder.layers.{}."],
+            ..TOWER.names
+        },
         refuse: &[(
             "vision_config.hidden_size != 80 * (vision_config.num_attention_heads ?? 0)",
             "an encoder with heads of other than 80 elements",

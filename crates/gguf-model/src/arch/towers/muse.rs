@@ -10,9 +10,12 @@ pub(super) const MUSE_GLIMMER: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MuseGlimmerForConditionalGeneration"],
-        takes: &["model.vision_tower.*", "model.vision_adapter.*", "model.vision_projection.*"],
-        roots: &["model.vision_tower.", "model."],
-        layers: &["layers.{}."],
+        names: TensorNames {
+            takes: &["model.vision_tower.*", "model.vision_adapter.*", "model.vision_projection.*"],
+            roots: &["model.vision_tower.", "model."],
+            layers: &["layers.{}."],
+            ..TOWER.names
+        },
         keys: &[SIZES, HEAD, VISION, KEYS],
         ..TOWER
     }],

@@ -16,10 +16,13 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2_5OmniModel"],
         when: "model_type == 'qwen2_5_omni'",
-        takes: TAKES,
-        roots: ROOTS,
-        layers: &["blocks.{}.", "layers.{}."],
-        skip: &[("audio_bos_eos_token*", "")],
+        names: TensorNames {
+            takes: TAKES,
+            roots: ROOTS,
+            layers: &["blocks.{}.", "layers.{}."],
+            skip: &[("audio_bos_eos_token*", "")],
+            ..TOWER.names
+        },
         refuse: &[(
             "thinker_config.vision_config.fullatt_block_indexes and not all([
                 thinker_config.vision_config.fullatt_block_indexes[i + 1] - thinker_config.vision_config.fullatt_block_indexes[i]
@@ -29,7 +32,7 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
         )],
         keys: &[PARTS, SIZES, HEAD, VISION, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN25_TYPE, QWEN25VL_KEYS],
         computed: POSITIONS,
-        half: &["a.conv1d.*.weight"],
+        types: StoredTypes { half: &["a.conv1d.*.weight"], ..TOWER.types },
         ..TOWER
     }],
 };
@@ -41,16 +44,19 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
     block: &[QWEN3VL_BLOCK, whisper::BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3OmniMoeForConditionalGeneration"],
-        takes: TAKES,
-        rename: &[
-            (".merger_list.", ".deepstack_merger_list."),
-            (".ln_q.", ".norm."),
-            (".mlp.0.", ".linear_fc1."),
-            (".mlp.2.", ".linear_fc2."),
-        ],
-        roots: ROOTS,
-        layers: &["blocks.{}.", "deepstack_merger_list.{}.", "layers.{}."],
-        renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
+        names: TensorNames {
+            takes: TAKES,
+            rename: &[
+                (".merger_list.", ".deepstack_merger_list."),
+                (".ln_q.", ".norm."),
+                (".mlp.0.", ".linear_fc1."),
+                (".mlp.2.", ".linear_fc2."),
+            ],
+            roots: ROOTS,
+            layers: &["blocks.{}.", "deepstack_merger_list.{}.", "layers.{}."],
+            renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
+            ..TOWER.names
+        },
         keys: &[
             PARTS,
             QWEN3VL_SIZES,
@@ -67,7 +73,7 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
             QWEN3_SOUND_TYPE,
         ],
         computed: POSITIONS,
-        half: QWEN3_HALF,
+        types: StoredTypes { half: QWEN3_HALF, ..TOWER.types },
         ..TOWER
     }],
 };
@@ -79,11 +85,14 @@ pub(super) const QWEN3_ASR: Architecture = Architecture {
     block: &[whisper::BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ASRForConditionalGeneration"],
-        takes: &["thinker.audio_tower.*", "audio_tower.*"],
-        roots: ROOTS,
+        names: TensorNames {
+            takes: &["thinker.audio_tower.*", "audio_tower.*"],
+            roots: ROOTS,
+            ..whisper::CHECKPOINT.names
+        },
         keys: &[PARTS, HEAD, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN3_SOUND_TYPE],
         computed: POSITIONS,
-        half: QWEN3_HALF,
+        types: StoredTypes { half: QWEN3_HALF, ..whisper::CHECKPOINT.types },
         ..whisper::CHECKPOINT
     }],
 };

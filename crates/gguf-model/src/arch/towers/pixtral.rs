@@ -11,15 +11,18 @@ pub(super) const PIXTRAL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],
         when: "vision_config.model_type == 'pixtral'",
-        takes: &[
-            "*embed_tokens.weight",
-            "multi_modal_projector.*",
-            "vision_tower.*",
-            "model.multi_modal_projector.*",
-            "model.vision_tower.*",
-        ],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &[
+                "*embed_tokens.weight",
+                "multi_modal_projector.*",
+                "vision_tower.*",
+                "model.multi_modal_projector.*",
+                "model.vision_tower.*",
+            ],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[
             OTHER_ACTIVATION,
             ("token_id(@added_tokens, '[IMG_BREAK]') == null", "a tokenizer without the token [IMG_BREAK]"),
@@ -38,10 +41,16 @@ pub(super) const LIGHTONOCR: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["LightOnOCRForConditionalGeneration"],
         when: "vision_config.model_type == 'pixtral'",
-        takes: &["model.vision_encoder.*", "model.vision_projection.*"],
-        rename: &[("model.vision_encoder.", "vision_tower."), ("model.vision_projection.", "multi_modal_projector.")],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &["model.vision_encoder.*", "model.vision_projection.*"],
+            rename: &[
+                ("model.vision_encoder.", "vision_tower."),
+                ("model.vision_projection.", "multi_modal_projector."),
+            ],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[OTHER_ACTIVATION],
         keys: &[HEAD, VISION, LIGHTONOCR_KEYS, KEYS],
         ..TOWER

@@ -12,9 +12,7 @@ pub(super) const QWEN2VL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Sarashina2VisionForCausalLM"],
         when: "model_type == 'qwen2_vl' or architectures[0] == 'Sarashina2VisionForCausalLM'",
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
         keys: &[SIZES, HEAD, VISION, QWEN2VL_KEYS],
         ..TOWER
     }],
@@ -28,9 +26,12 @@ pub(super) const QWEN25VL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2_5_VLForConditionalGeneration"],
         when: "model_type == 'qwen2_5_vl'",
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: TAKES,
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[(
             "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
                 == vision_config.fullatt_block_indexes[0] + 1 for i in range(len(vision_config.fullatt_block_indexes) - 1)])",
@@ -48,9 +49,12 @@ pub(super) const EXAONE45: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Exaone4_5_ForConditionalGeneration"],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: TAKES,
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[(
             "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
                 == vision_config.fullatt_block_indexes[0] + 1 for i in range(len(vision_config.fullatt_block_indexes) - 1)])",
@@ -74,10 +78,13 @@ pub(super) const QWEN3VL: Architecture = Architecture {
             "Qwen3_5MoeForConditionalGeneration",
             "Qwen4ExpForConditionalGeneration",
         ],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: &["blocks.{}.", "deepstack_merger_list.{}."],
-        renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
+        names: TensorNames {
+            takes: TAKES,
+            roots: ROOTS,
+            layers: &["blocks.{}.", "deepstack_merger_list.{}."],
+            renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
+            ..TOWER.names
+        },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, DEEPSTACK, QWEN3VL_TYPE, QWEN3VL_KEYS, DEEPSTACK_BLOCKS],
         ..TOWER
     }],
@@ -90,9 +97,12 @@ pub(super) const LING3VL: Architecture = Architecture {
     block: &[QWEN3VL_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["BailingMoeV3VLForConditionalGeneration"],
-        takes: &["linear_proj*", "visual.*", "model.visual.*"],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &["linear_proj*", "visual.*", "model.visual.*"],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[
             (
                 "vision_config.disable_merger_proj != true",
@@ -116,9 +126,7 @@ pub(super) const GLM4V: Architecture = Architecture {
             "Glm4vMoeForConditionalGeneration",
             "GlmOcrForConditionalGeneration",
         ],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM4V_TYPE, GLM4V_KEYS],
         ..TOWER
     }],
@@ -131,9 +139,7 @@ pub(super) const GLM5V: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM5V_TYPE, GLM4V_KEYS, GLM5V_KEYS],
         ..TOWER
     }],

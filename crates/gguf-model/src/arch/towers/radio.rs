@@ -9,11 +9,14 @@ pub(super) const NEMOTRON_NANO: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["RADIOModel", "NemotronH_Nano_VL_V2"],
-        takes: &["vision_model.radio_model.model.*", "mlp1.*"],
-        roots: &["vision_model.radio_model.model."],
-        layers: &["blocks.{}."],
-        // Normalization of colors, which the preprocessor does, and patches of video.
-        skip: &[("*input_conditioner*", ""), ("patch_generator.video_embedder*", "")],
+        names: TensorNames {
+            takes: &["vision_model.radio_model.model.*", "mlp1.*"],
+            roots: &["vision_model.radio_model.model."],
+            layers: &["blocks.{}."],
+            // Normalization of colors, which the preprocessor does, and patches of video.
+            skip: &[("*input_conditioner*", ""), ("patch_generator.video_embedder*", "")],
+            ..TOWER.names
+        },
         refuse: &[("sound_config != null", "a model that also has an encoder of sound")],
         keys: &[TYPE, SIZES, HEAD, VISION, KEYS],
         ..TOWER

@@ -9,13 +9,15 @@ pub(super) const GEMMA3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3ForConditionalGeneration"],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
-        skip: &[("vision_model.head.*", "")],
+        names: TensorNames {
+            takes: TAKES,
+            roots: ROOTS,
+            layers: LAYERS,
+            skip: &[("vision_model.head.*", "")],
+            ..TOWER.names
+        },
         keys: &[HEAD, VISION, GEMMA3_KEYS],
-        precise: PRECISE,
-        half: &["mm.input_projection.weight"],
+        types: StoredTypes { precise: PRECISE, half: &["mm.input_projection.weight"], ..TOWER.types },
         ..TOWER
     }],
 };
@@ -27,11 +29,14 @@ pub(super) const IDEFICS3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"],
-        takes: &["*vision_tower*", "*vision_model*", "*model.connector*"],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &["*vision_tower*", "*vision_model*", "*model.connector*"],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         keys: &[HEAD, VISION, IDEFICS3_KEYS],
-        precise: PRECISE,
+        types: StoredTypes { precise: PRECISE, ..TOWER.types },
         ..TOWER
     }],
 };
@@ -43,9 +48,12 @@ pub(super) const JANUS: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JanusForConditionalGeneration"],
-        takes: &["model.vision_model.*", "vision_model.*", "model.aligner.*", "aligner.*"],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &["model.vision_model.*", "vision_model.*", "model.aligner.*", "aligner.*"],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         keys: &[JANUS_SIZES, HEAD, VISION, JANUS_KEYS],
         ..TOWER
     }],
@@ -58,9 +66,7 @@ pub(super) const LFM2VL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Lfm2VlForConditionalGeneration"],
-        takes: TAKES,
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
         keys: &[LFM2VL_SIZES, HEAD, VISION, LFM2VL_KEYS],
         ..TOWER
     }],
@@ -74,11 +80,14 @@ pub(super) const MINICPMV: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MiniCPMV4_6ForConditionalGeneration"],
-        takes: &["model.vision_tower.*", "model.merger.*"],
-        rename: &[("model.vision_tower.", "vision_model.")],
-        roots: ROOTS,
-        layers: LAYERS,
-        skip: &[("vision_model.vit_merger.*", "(@preprocessor.downsample_mode|'16x') == '4x'")],
+        names: TensorNames {
+            takes: &["model.vision_tower.*", "model.merger.*"],
+            rename: &[("model.vision_tower.", "vision_model.")],
+            roots: ROOTS,
+            layers: LAYERS,
+            skip: &[("vision_model.vit_merger.*", "(@preprocessor.downsample_mode|'16x') == '4x'")],
+            ..TOWER.names
+        },
         refuse: &[(
             "not ((@preprocessor.downsample_mode|'16x') in ['4x', '16x'])",
             "another downsample_mode than 4x and 16x",
@@ -95,11 +104,14 @@ pub(super) const PADDLEOCR: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PaddleOCRVisionModel"],
-        takes: &["*vision_model*", "*mlp_AR*"],
-        rename: &[("visual.", "model.")],
-        roots: ROOTS,
-        layers: LAYERS,
-        skip: &[("*packing_position_embedding*", ""), ("vision_model.head*", "")],
+        names: TensorNames {
+            takes: &["*vision_model*", "*mlp_AR*"],
+            rename: &[("visual.", "model.")],
+            roots: ROOTS,
+            layers: LAYERS,
+            skip: &[("*packing_position_embedding*", ""), ("vision_model.head*", "")],
+            ..TOWER.names
+        },
         keys: &[PADDLEOCR_SIZES, HEAD, VISION, PADDLEOCR_KEYS],
         ..TOWER
     }],
@@ -113,13 +125,19 @@ pub(super) const PHI4: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Phi4ForCausalLMV"],
-        takes: &["vision_tower.*", "model.vision_tower.vision_tower.*", "model.mm_projector.*", "mm_projector.*"],
-        rename: &[("model.vision_tower.vision_tower.", "vision_tower.")],
-        roots: ROOTS,
-        layers: LAYERS,
-        skip: &[("vision_model.head.*", ""), ("vision_model.post_layernorm.*", "")],
+        names: TensorNames {
+            takes: &["vision_tower.*", "model.vision_tower.vision_tower.*", "model.mm_projector.*", "mm_projector.*"],
+            rename: &[("model.vision_tower.vision_tower.", "vision_tower.")],
+            roots: ROOTS,
+            layers: LAYERS,
+            skip: &[("vision_model.head.*", ""), ("vision_model.post_layernorm.*", "")],
+            ..TOWER.names
+        },
         drops_further_blocks: true,
-        row_counts: &[("n_positions", "*vision_model.embeddings.position_embedding.weight")],
+        facts: TensorFacts {
+            row_counts: &[("n_positions", "*vision_model.embeddings.position_embedding.weight")],
+            ..TOWER.facts
+        },
         refuse: &[
             ("(vision_config.num_hidden_layers ?? 2) < 2", "an encoder of fewer than two blocks"),
             ("int(sqrt(@n_positions ?? 0)) ** 2 != (@n_positions ?? 0)", "a grid of positions that is not square"),
@@ -137,10 +155,13 @@ pub(super) const YOUTUVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["YoutuVLForConditionalGeneration"],
-        takes: &["siglip2.*", "merger.*"],
-        rename: &[("siglip2.", "")],
-        roots: ROOTS,
-        layers: LAYERS,
+        names: TensorNames {
+            takes: &["siglip2.*", "merger.*"],
+            rename: &[("siglip2.", "")],
+            roots: ROOTS,
+            layers: LAYERS,
+            ..TOWER.names
+        },
         refuse: &[(
             "not (lower(vision_config.hidden_act|'gelu') in ['gelu', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_new', 'gelu_accurate', 'silu'])",
             "another activation than gelu and silu",

@@ -10,17 +10,20 @@ pub(super) const STEP3VL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"],
-        takes: &["vision_model.*", "vit_large_projector.weight"],
-        rename: &[(".attn.in_proj_", ".attn.in_proj."), (".gamma", ".weight")],
-        roots: &["vision_model."],
-        layers: &["transformer.resblocks.{}."],
+        names: TensorNames {
+            takes: &["vision_model.*", "vit_large_projector.weight"],
+            rename: &[(".attn.in_proj_", ".attn.in_proj."), (".gamma", ".weight")],
+            roots: &["vision_model."],
+            layers: &["transformer.resblocks.{}."],
+            ..TOWER.names
+        },
         refuse: &[(
             "[understand_projector_stride ?? 0, vision_config.image_size ?? 0, vision_config.hidden_size|vision_config.width ?? 0,
                 vision_config.num_hidden_layers|vision_config.layers ?? 0] != [2, 728, 1536, 47]",
             "an encoder with other sizes than that of Step3-VL-10B",
         )],
         keys: &[SIZES, HEAD, VISION, KEYS],
-        convolutions: &["mm.0.weight", "mm.1.weight"],
+        types: StoredTypes { convolutions: &["mm.0.weight", "mm.1.weight"], ..TOWER.types },
         ..TOWER
     }],
 };

@@ -34,8 +34,7 @@ pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["AudioFlamingo3ForConditionalGeneration"],
         keys: &[HEAD, AUDIO, AUDIO_FLAMINGO_KEYS, SOUND],
-        half: &[],
-        precise: &["a.conv1d.*.weight"],
+        types: StoredTypes { half: &[], precise: &["a.conv1d.*.weight"], ..CHECKPOINT.types },
         ..CHECKPOINT
     }],
 };
@@ -60,8 +59,11 @@ pub(super) const MERALION: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MERaLiON2ForConditionalGeneration"],
-        takes: &["speech_encoder.*", "ln_speech.*", "speech_audio_adapter.*"],
-        roots: &["speech_encoder."],
+        names: TensorNames {
+            takes: &["speech_encoder.*", "ln_speech.*", "speech_audio_adapter.*"],
+            roots: &["speech_encoder."],
+            ..CHECKPOINT.names
+        },
         keys: &[MERALION_FIELDS, HEAD, AUDIO, MERALION_KEYS, SOUND, MERALION_STACK],
         ..CHECKPOINT
     }],
@@ -74,20 +76,26 @@ pub(super) const GLM_ASR: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GlmasrModel"],
-        takes: &["audio_encoder.*"],
-        rename: &[("audio_encoder.layer_norm.", "adapting.norm."), ("audio_encoder.whisper.", "audio_tower.")],
-        roots: &["audio_tower.", "audio_encoder."],
+        names: TensorNames {
+            takes: &["audio_encoder.*"],
+            rename: &[("audio_encoder.layer_norm.", "adapting.norm."), ("audio_encoder.whisper.", "audio_tower.")],
+            roots: &["audio_tower.", "audio_encoder."],
+            ..CHECKPOINT.names
+        },
         keys: &[GLM_ASR_FIELDS, HEAD, AUDIO, GLM_ASR_KEYS, SOUND, GLM_ASR_STACK],
         ..CHECKPOINT
     }],
 };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
-    takes: &["audio_tower.*", "multi_modal_projector.*"],
-    roots: &["audio_tower."],
-    layers: &["layers.{}."],
+    names: TensorNames {
+        takes: &["audio_tower.*", "multi_modal_projector.*"],
+        roots: &["audio_tower."],
+        layers: &["layers.{}."],
+        ..TOWER.names
+    },
     sizes: "clip.audio",
-    half: &["a.conv1d.*.weight"],
+    types: StoredTypes { half: &["a.conv1d.*.weight"], ..TOWER.types },
     ..TOWER
 };
 
