@@ -74,7 +74,7 @@ pub enum FolderError {
         /// The folder.
         dir: PathBuf,
         /// The files of which this class of checkpoints needs one.
-        expected: &'static str,
+        expected: Vec<&'static str>,
     },
     /// The pre-tokenizer of a BPE vocabulary is unknown.
     UnknownPre {
@@ -109,7 +109,18 @@ impl fmt::Display for FolderError {
             FolderError::Invalid { file, problem } => write!(f, "{}: {problem}", file.display()),
             FolderError::Unsupported { file, feature } => write!(f, "{}: {feature}", file.display()),
             FolderError::NoTokenizer { dir, expected } => {
-                write!(f, "{}: no tokenizer found; expected {expected}", dir.display())
+                write!(f, "{}: no tokenizer found; expected ", dir.display())?;
+                for (i, file) in expected.iter().enumerate() {
+                    let separator = if i == 0 {
+                        ""
+                    } else if i + 1 < expected.len() {
+                        ", "
+                    } else {
+                        " or "
+                    };
+                    write!(f, "{separator}{file}")?;
+                }
+                Ok(())
             }
             FolderError::UnknownPre { file, hash, nearest } => {
                 write!(f, "{}: unknown pre-tokenizer", file.display())?;

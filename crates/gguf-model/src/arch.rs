@@ -176,7 +176,7 @@ pub use key::{Key, Kind};
 pub use list::ARCHITECTURES;
 pub use row::{FUSED, FUSED_EXPERTS, FUSED_LATENT, FUSED_LINEAR, Map, Need, Row, RowOp};
 pub use tensor::Tensor;
-pub use vocab::Vocab;
+pub use vocab::{Changes, Quirk, Reader, Vocab};
 pub use when::When;
 
 /// Common imports of the files in this folder.
@@ -185,8 +185,8 @@ mod prelude {
 
     pub(super) use super::groups::*;
     pub(super) use super::{
-        Architecture, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Row, RowOp, StoredTypes, TensorFacts,
-        TensorNames, Tokenizer, Vocab, When,
+        Architecture, Changes, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Quirk, Reader, Row, RowOp,
+        StoredTypes, TensorFacts, TensorNames, Tokenizer, Vocab, When,
     };
 }
 

@@ -25,7 +25,7 @@ impl Default for TokenizerOptions {
     fn default() -> TokenizerOptions {
         TokenizerOptions {
             pre: None,
-            vocab: Vocab::Llama,
+            vocab: Vocab::LLAMA,
             special_tokens: &[],
             community_template: true,
             template_file_first: false,

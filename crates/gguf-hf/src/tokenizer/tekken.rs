@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use gguf_format::keys;
-use gguf_model::arch::Vocab;
 use serde::Deserialize;
 
 use super::base64;
@@ -88,7 +87,12 @@ struct SpecialToken {
 }
 
 /// The key-values for such a file.
-pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions) -> Result<TokenizerKeys, FolderError> {
+pub(super) fn read(
+    folder: &Files<'_>,
+    bytes: &[u8],
+    is_native: bool,
+    options: &TokenizerOptions,
+) -> Result<TokenizerKeys, FolderError> {
     let file = || folder.dir.path().join(FILE);
     let tekken: Tekken = serde_json::from_slice(bytes).map_err(|source| FolderError::Json { file: file(), source })?;
     let invalid = |problem| FolderError::Invalid { file: file(), problem };
@@ -159,12 +163,11 @@ pub(super) fn read(folder: &Files<'_>, bytes: &[u8], options: &TokenizerOptions)
     kvs.set(keys::TOKENIZER_GGML_ADD_BOS_TOKEN, true);
     kvs.set(keys::TOKENIZER_GGML_ADD_EOS_TOKEN, false);
     let mut warnings = Vec::new();
-    // In Mistral's own layout, the template of the folder takes precedence.
-    let is_own = options.vocab == Vocab::Mistral;
-    let has_template = is_own && folder.dir.has("chat_template.jinja")?;
+    // In Mistral's native layout, the template of the folder takes precedence.
+    let has_template = is_native && folder.dir.has("chat_template.jinja")?;
     let community = TEMPLATES.iter().find(|(version, _)| *version == settings.version);
     match community.filter(|_| !has_template) {
-        Some(_) if is_own && !options.community_template => {}
+        Some(_) if is_native && !options.community_template => {}
         Some((_, template)) => kvs.string(keys::TOKENIZER_CHAT_TEMPLATE, template),
         None => {
             let mut special = SpecialVocab::template_of(folder)?;

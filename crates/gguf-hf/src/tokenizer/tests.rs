@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use gguf_format::{Value, ValueRef};
+use gguf_model::arch::Changes;
 use serde_json::{Value as Json, json};
 
 use super::sentencepiece::tests::model;
@@ -225,11 +226,11 @@ fn the_kind_of_vocabulary_decides_which_file_is_read() {
     let json = llama3().to_string();
     let both: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer.model", &spm)];
     for (files, vocab, expected) in [
-        (both, Vocab::BpeOrSentencePiece, "gpt2"),
-        (&both[..1], Vocab::BpeOrSentencePiece, "gpt2"),
-        (&both[1..], Vocab::BpeOrSentencePiece, "llama"),
-        (both, Vocab::SentencePieceOrBpe, "llama"),
-        (both, Vocab::Bpe, "gpt2"),
+        (both, Vocab::BPE_OR_SENTENCE_PIECE, "gpt2"),
+        (&both[..1], Vocab::BPE_OR_SENTENCE_PIECE, "gpt2"),
+        (&both[1..], Vocab::BPE_OR_SENTENCE_PIECE, "llama"),
+        (both, Vocab::SENTENCE_PIECE_OR_BPE, "llama"),
+        (both, Vocab::BPE, "gpt2"),
     ] {
         let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
         let got = run_with("kinds", files, json!({}), &options).unwrap();
@@ -242,7 +243,9 @@ fn the_end_of_a_turn_is_a_token_of_some_classes() {
     let json = llama3().to_string();
     let settings = br#"{"eot_token": "<|call|>"}"#;
     let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
-    for (vocab, is_there) in [(Vocab::Bpe, false), (Vocab::BpeWithEndOfTurn, true)] {
+    for (vocab, is_there) in
+        [(Vocab::BPE, false), (Vocab { readers: &[Reader::Bpe], quirks: &[Quirk::WritesEndOfTurn] }, true)]
+    {
         let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
         let got = lines(&run_with("turn", files, json!({}), &options).unwrap().kvs);
         assert_eq!(got.contains(&"tokenizer.ggml.eot_token_id = 5".to_owned()), is_there, "{got:?}");
@@ -547,7 +550,7 @@ fn pieces_that_other_files_change() {
     ];
     let unused = "[UNUSED_TOKEN_1]";
     assert_eq!(
-        of_kind(Vocab::Arctic, files),
+        of_kind(Vocab::read_by(&[Reader::ChangedSentencePiece(Changes::Arctic)]), files),
         [
             format!("tokens = <unk> </s> \\u{{0}} {unused} a <|im_end|> <|x|>"),
             "scores = 0 0 -1 -2 -3 0 -10000".to_owned(),
@@ -556,7 +559,10 @@ fn pieces_that_other_files_change() {
         ]
     );
     assert_eq!(
-        of_kind(Vocab::InternLm2, files),
+        of_kind(
+            Vocab { readers: &[Reader::ChangedSentencePiece(Changes::InternLm2)], quirks: &[Quirk::InternLm2] },
+            files
+        ),
         [
             format!("tokens = <unk> </s> \u{1f409} {unused} b <|im_end|> <|x|> c"),
             "scores = -1000 0 -1 -2 -1000 -1000 -1000 -1000".to_owned(),
@@ -566,11 +572,11 @@ fn pieces_that_other_files_change() {
         ]
     );
     assert_eq!(
-        of_kind(Vocab::InternLm3, files)[2..],
+        of_kind(Vocab { readers: &[Reader::SentencePiece], quirks: &[Quirk::InternLm3] }, files)[2..],
         ["token_type = 3 3 1 4 1 3 3", "add_space_prefix = true", "eos_token_id = 5"]
     );
     assert_eq!(
-        of_kind(Vocab::Phi3, files),
+        of_kind(Vocab::read_by(&[Reader::Gpt2, Reader::ChangedSentencePiece(Changes::Phi3)]), files),
         [
             "tokens = <unk> </s> \\u{0} c b <|im_end|> <|x|>",
             "scores = -1000 0 -1 -1000 -1000 -1000 -1000",
@@ -591,7 +597,7 @@ fn entries_of_a_tokenizer_json_as_pieces() {
     let settings: &[u8] = br#"{"bos_token": "<s>"}"#;
     let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
     assert_eq!(
-        of_kind(Vocab::Pieces, files),
+        of_kind(Vocab::read_by(&[Reader::Entries]), files),
         ["tokens = <s> <b'\\\\x00'> <0x0A> ▁a <|x|> b c", "token_type = 3 6 6 1 4 1 1", "bos_token_id = 0"]
     );
 }
@@ -602,7 +608,7 @@ fn special_tokens_of_a_class_and_marks_as_they_are() {
     let settings: &[u8] = br#"{"bos_token": "<|begin|>"}"#;
     let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
     let special_tokens = &[("bos", "<|call|>"), ("eot", "<|call|>"), ("unk", "<|missing|>")];
-    let options = TokenizerOptions { vocab: Vocab::MarkedBpe, special_tokens, ..TokenizerOptions::default() };
+    let options = TokenizerOptions { vocab: Vocab::MARKED_BPE, special_tokens, ..TokenizerOptions::default() };
     let got = run_with("marked", files, json!({"vocab_size": 8}), &options).unwrap();
     let found = lines(&got.kvs);
     assert_eq!(

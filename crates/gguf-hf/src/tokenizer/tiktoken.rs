@@ -85,6 +85,9 @@ fn vocabulary(
 /// The number of Kimi's special tokens.
 const N_KIMI: usize = 256;
 
+/// The file of Kimi.
+pub(super) const KIMI: &str = "tiktoken.model";
+
 /// Reads `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in `tokenization_kimi.py` of moonshotai/Kimi-K2-Instruct;
 /// unnamed ids are reserved tokens. With `has_end`, `eos_token` is the end-of-text token. `None` without the file.
 pub(crate) fn read_kimi(
@@ -93,9 +96,8 @@ pub(crate) fn read_kimi(
     options: &TokenizerOptions,
     has_end: bool,
 ) -> Result<Option<TokenList>, FolderError> {
-    const FILE: &str = "tiktoken.model";
-    let Some(bytes) = folder.dir.bytes(FILE)? else { return Ok(None) };
-    let ranks = Ranks::parse(folder, FILE, &bytes)?;
+    let Some(bytes) = folder.dir.bytes(KIMI)? else { return Ok(None) };
+    let ranks = Ranks::parse(folder, KIMI, &bytes)?;
     let first = ranks.tokens.len();
     let named = configured_tokens(folder, &mut Vec::new());
     let named: HashMap<u64, &str> = named.iter().filter_map(|(id, text, _)| Some((id.as_u64()?, *text))).collect();
@@ -104,8 +106,8 @@ pub(crate) fn read_kimi(
         Some(text) => (*text).to_owned(),
         None => format!("<|reserved_token_{id}|>"),
     });
-    let mut list = tokens(folder, (FILE, "kimi-k2"), &ranks, special, vocab_size, options)?;
-    let merges = ranks.merges().ok_or_else(|| folder.invalid(FILE, FileProblem::LongTokens))?;
+    let mut list = tokens(folder, (KIMI, "kimi-k2"), &ranks, special, vocab_size, options)?;
+    let merges = ranks.merges().ok_or_else(|| folder.invalid(KIMI, FileProblem::LongTokens))?;
     let end = match has_end {
         true => {
             let token = folder.tokenizer_config.get("eos_token");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gguf_format::Value;
 use gguf_format::sort::CompactSort as _;
-use gguf_model::arch::Vocab;
+use gguf_model::arch::{Changes, Quirk};
 use serde_json::Value as Json;
 
 use super::TokenizerWarning;
@@ -25,7 +25,7 @@ use crate::problem::{FileProblem, UnsupportedFeature};
 pub(crate) struct TokenList {
     /// `tokenizer.ggml.model`.
     pub(crate) model: &'static str,
-    /// `tokenizer.ggml.pre`.
+    /// `tokenizer.ggml.pre`; empty if it is not written.
     pub(crate) pre: String,
     /// How `pre` was determined.
     pub(crate) source: PreSource,
@@ -159,17 +159,16 @@ pub(crate) fn sentencepiece(
     Ok(list)
 }
 
-/// The vocabulary of `tokenizer.model`, updated from other files by the rules of `vocab`, one of [`Vocab::Arctic`], [`Vocab::InternLm2`] and
-/// [`Vocab::Phi3`].
+/// The vocabulary of `tokenizer.model` with the changes of other files.
 pub(crate) fn changed_pieces(
     folder: &Files<'_>,
     model: &[u8],
     vocab_size: Option<usize>,
-    vocab: Vocab,
+    changes: Changes,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let mut list = own_pieces(folder, ("tokenizer.model", model), vocab_size, warnings)?;
-    if vocab == Vocab::InternLm2 {
+    if changes == Changes::InternLm2 {
         for (token, kind) in list.tokens.iter_mut().zip(&mut list.types) {
             if token.starts_with("[UNUSED") {
                 *kind = piece_type::UNUSED;
@@ -179,33 +178,33 @@ pub(crate) fn changed_pieces(
             }
         }
     }
-    if vocab != Vocab::Arctic {
+    if changes != Changes::Arctic {
         let added = folder.dir.json_or_null("added_tokens.json")?;
         for (token, id) in added.as_object().into_iter().flatten() {
-            match vocab {
+            match changes {
                 // Appended after all other tokens, regardless of the ids.
-                Vocab::InternLm2 => list.push(token.clone(), NO_SCORE, piece_type::USER_DEFINED),
+                Changes::InternLm2 => list.push(token.clone(), NO_SCORE, piece_type::USER_DEFINED),
                 _ => list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings),
             }
         }
     }
     let unknown = folder.tokenizer_config.get("unk_token").and_then(Json::as_str);
     for (id, text, special) in configured_tokens(folder, warnings) {
-        let (score, kind) = match (vocab, special) {
-            (Vocab::Arctic, true) if unknown == Some(text) => (0.0, piece_type::UNKNOWN),
-            (Vocab::Arctic, true) => (0.0, piece_type::CONTROL),
-            (Vocab::Arctic, false) => (-10000.0, piece_type::USER_DEFINED),
+        let (score, kind) = match (changes, special) {
+            (Changes::Arctic, true) if unknown == Some(text) => (0.0, piece_type::UNKNOWN),
+            (Changes::Arctic, true) => (0.0, piece_type::CONTROL),
+            (Changes::Arctic, false) => (-10000.0, piece_type::USER_DEFINED),
             (_, true) => (NO_SCORE, piece_type::CONTROL),
             (_, false) => (NO_SCORE, piece_type::USER_DEFINED),
         };
         list.put(&id, text.to_owned(), score, kind, warnings);
     }
-    if vocab == Vocab::InternLm2 {
+    if changes == Changes::InternLm2 {
         let specs = spm::specs(model);
         let specs = specs.map_err(|e| folder.invalid("tokenizer.model", FileProblem::SentencePiece(e)))?;
         list.more.push(("tokenizer.ggml.add_space_prefix", specs.adds_space.into()));
     }
-    for token in folder.tokenizer.iter().flat_map(|t| &t.added_tokens).filter(|_| vocab != Vocab::Arctic) {
+    for token in folder.tokenizer.iter().flat_map(|t| &t.added_tokens).filter(|_| changes != Changes::Arctic) {
         let kind = if token.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
         list.put(&token.id, token.content.clone(), NO_SCORE, kind, warnings);
     }
@@ -308,6 +307,7 @@ pub(crate) fn gemma4(
         &["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"];
     let mut list = llama_hf(folder, tokenizer, warnings)?;
     list.model = "gemma4";
+    list.pre.clear();
     list.special = Special::FilesWithMerges;
     for (token, kind) in list.tokens.iter().zip(&mut list.types) {
         if VISIBLE.contains(&token.as_str()) {
@@ -366,7 +366,7 @@ pub(crate) fn hugging_face(
             None => (format!("[PAD{id}]"), piece_type::UNUSED),
             Some(token) => match hf.added_token(id, token) {
                 None => ((*token).to_owned(), piece_type::NORMAL),
-                Some(added) if options.vocab == Vocab::MarkedBpe => {
+                Some(added) if options.vocab.has(Quirk::KeepsAddedTokens) => {
                     let kind = if added.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
                     ((*token).to_owned(), kind)
                 }

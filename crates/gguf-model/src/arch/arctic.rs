@@ -12,7 +12,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["ArcticForCausalLM"],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::Arctic, ..Tokenizer::BPE },
+        tokenizer: Tokenizer {
+            vocab: Vocab::read_by(&[Reader::ChangedSentencePiece(Changes::Arctic)]),
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

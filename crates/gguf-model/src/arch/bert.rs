@@ -38,14 +38,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["RobertaModel", "RobertaForSequenceClassification"],
             names: TensorNames { roots: &["roberta."], ..BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            tokenizer: Tokenizer { vocab: Vocab::Bpe, first_keys: &[], keys: &[TOKEN_TYPES], ..BERT.tokenizer },
+            tokenizer: Tokenizer { vocab: Vocab::BPE, first_keys: &[], keys: &[TOKEN_TYPES], ..BERT.tokenizer },
             ..BERT
         },
         Checkpoint {
             classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
             names: TensorNames { roots: &["roberta."], ..BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            tokenizer: Tokenizer { vocab: Vocab::XlmRoberta, first_keys: &[], ..BERT.tokenizer },
+            tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::XlmRoberta]), first_keys: &[], ..BERT.tokenizer },
             ..BERT
         },
     ],
@@ -67,7 +67,7 @@ pub(super) const BERT: Checkpoint = Checkpoint {
         ],
         ..TensorNames::TEXT
     },
-    tokenizer: Tokenizer { vocab: Vocab::WordPiece, first_keys: &[TOKEN_TYPES], ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::WordPiece]), first_keys: &[TOKEN_TYPES], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "BitNet b1.58 2B4T (tensors named ffn_sub_norm), whose squared ReLU llama.cpp does not compute",
         )],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -234,7 +234,7 @@ impl Tokenizer {
         template_file_first: false,
         trims_embeddings: false,
         takes_target_class: false,
-        vocab: Vocab::Bpe,
+        vocab: Vocab::BPE,
         special_tokens: &[],
         late_tokens: &[],
         first_keys: &[],

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..TensorNames::TEXT
         },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-        tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -28,7 +28,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
             drops_further_blocks: true,
             keys: &[LATENT_FIELDS, GENERIC, LATENT_KEYS],
-            tokenizer: Tokenizer { vocab: Vocab::BpeOrTiktoken, ..Tokenizer::BPE },
+            tokenizer: Tokenizer {
+                vocab: Vocab::read_by(&[Reader::Bpe, Reader::Kimi { has_end: false }]),
+                ..Tokenizer::BPE
+            },
             ..Checkpoint::TEXT
         },
         Checkpoint {

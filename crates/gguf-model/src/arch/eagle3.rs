@@ -33,7 +33,7 @@ const EAGLE3: Checkpoint = Checkpoint {
     facts: TensorFacts { ids: "d2t", ..TensorFacts::NONE },
     early_keys: &[EARLY],
     keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-    tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };

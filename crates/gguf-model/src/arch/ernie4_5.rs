@@ -36,7 +36,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     names: TensorNames { rename: &[("ernie.", "model.")], ..TensorNames::TEXT },
-    tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[SPACE_PREFIX], ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE_PREFIX], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

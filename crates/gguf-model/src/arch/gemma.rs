@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["GemmaForCausalLM"],
         names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[END_OF_TURN, NO_SPACE_PREFIX], ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[END_OF_TURN, NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Gemma2ForCausalLM"],
         names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[NO_SPACE_PREFIX], ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -45,7 +45,12 @@ pub(super) const EMBEDDING: Architecture = Architecture {
 };
 
 const GEMMA3: Checkpoint = Checkpoint {
-    tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, keys: &[SPACE], trims_embeddings: true, ..Tokenizer::BPE },
+    tokenizer: Tokenizer {
+        vocab: Vocab::SENTENCE_PIECE_OR_BPE,
+        keys: &[SPACE],
+        trims_embeddings: true,
+        ..Tokenizer::BPE
+    },
     ..Checkpoint::TEXT
 };
 

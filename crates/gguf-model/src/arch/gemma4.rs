@@ -104,7 +104,12 @@ const NOT_PROPORTIONAL: (&str, &str) =
 const GEMMA4: Checkpoint = Checkpoint {
     refuse: &[NOT_PROPORTIONAL],
     keys: &[GENERIC, super::gemma3::KEYS, KEYS],
-    tokenizer: Tokenizer { vocab: Vocab::Gemma4, keys: &[TOKENIZER], trims_embeddings: true, ..Tokenizer::BPE },
+    tokenizer: Tokenizer {
+        vocab: Vocab::read_by(&[Reader::Gemma4]),
+        keys: &[TOKENIZER],
+        trims_embeddings: true,
+        ..Tokenizer::BPE
+    },
     computed: &[Computed::Values(
         "rope_freqs.weight",
         "[1.0] * int(rope.partial_rotary_factor * global_head_dim / 2)

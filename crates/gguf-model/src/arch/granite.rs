@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["GraniteForCausalLM"],
             names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS],
-            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             name: "granitemoe",
             names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED],
-            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

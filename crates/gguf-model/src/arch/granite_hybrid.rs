@@ -57,7 +57,7 @@ const HYBRID: Checkpoint = Checkpoint {
         ),
     ],
     names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
-    tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     is_raw: true,
     ..Checkpoint::TEXT

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["GraniteSWAForCausalLM"],
             names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW],
-            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["GraniteMoeSWAForCausalLM"],
             names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW, GRANITE_SHARED],
-            tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

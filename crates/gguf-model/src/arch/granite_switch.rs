@@ -33,7 +33,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..TensorNames::TEXT
         },
         keys: &[GRANITE_FIELDS, FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT
     }],

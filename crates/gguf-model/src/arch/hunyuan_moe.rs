@@ -22,7 +22,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("not all([n == num_shared_expert[0] for n in num_shared_expert])", "different num_shared_expert"),
         ],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::TiktokenWithoutDefaults, keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: Tokenizer {
+            vocab: Vocab::read_by(&[Reader::Tiktoken { has_defaults: false }]),
+            keys: &[TOKENIZER],
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,7 +12,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["InternLM2ForCausalLM"],
-        tokenizer: Tokenizer { vocab: Vocab::InternLm2, ..Tokenizer::BPE },
+        tokenizer: Tokenizer {
+            vocab: Vocab { readers: &[Reader::ChangedSentencePiece(Changes::InternLm2)], quirks: &[Quirk::InternLm2] },
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

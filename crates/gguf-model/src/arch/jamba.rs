@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["JambaForCausalLM"],
         names: TensorNames { rename: &[(".moe.", ".feed_forward.")], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -14,7 +14,12 @@ pub(super) const V2: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["JinaBertModel", "JinaBertForMaskedLM"],
         keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS],
-        tokenizer: Tokenizer { vocab: Vocab::BpeOrWordPiece, first_keys: &[PIECES], keys: &[OTHERS], ..BERT.tokenizer },
+        tokenizer: Tokenizer {
+            vocab: Vocab::read_by(&[Reader::JinaBert]),
+            first_keys: &[PIECES],
+            keys: &[OTHERS],
+            ..BERT.tokenizer
+        },
         ..BERT
     }],
 };

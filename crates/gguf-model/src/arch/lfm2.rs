@@ -34,7 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 ..TensorNames::TEXT
             },
             keys: &[FIELDS, GENERIC, KEYS, AUDIO_OUTPUT],
-            tokenizer: Tokenizer { vocab: Vocab::None, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["LLaDAModelLM"],
         names: TensorNames { roots: &["model.transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, KEYS, NOT_CAUSAL, SHIFT],
-        tokenizer: Tokenizer { vocab: Vocab::MarkedBpe, keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::MARKED_BPE, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -21,7 +21,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["InternLM3ForCausalLM"],
-            tokenizer: Tokenizer { vocab: Vocab::InternLm3, ..LLAMA.tokenizer },
+            tokenizer: Tokenizer {
+                vocab: Vocab { readers: &[Reader::SentencePiece], quirks: &[Quirk::InternLm3] },
+                ..LLAMA.tokenizer
+            },
             computed: &[],
             ..LLAMA
         },
@@ -85,7 +88,7 @@ pub(super) const MISTRAL3: Architecture = Architecture {
 pub(super) const LLAMA: Checkpoint = Checkpoint {
     names: TensorNames { rename: &[("text_model.", "")], ..TensorNames::TEXT },
     keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-    tokenizer: Tokenizer { vocab: Vocab::Llama, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };
@@ -96,7 +99,10 @@ const MISTRAL_FORMAT: &str = "mistral_params";
 /// Mistral's original layout (`MistralModel` in `conversion/mistral.py`).
 const MISTRAL: Checkpoint = Checkpoint {
     is_raw: true,
-    tokenizer: Tokenizer { vocab: Vocab::Mistral, ..LLAMA.tokenizer },
+    tokenizer: Tokenizer {
+        vocab: Vocab::read_by(&[Reader::Tekken { is_native: true }, Reader::SentencePiece, Reader::Bpe]),
+        ..LLAMA.tokenizer
+    },
     computed: &[],
     ..LLAMA
 };

@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "a state space (intermediate_size) that is not twice as wide as hidden_size",
         )],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BpeOrSentencePiece, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

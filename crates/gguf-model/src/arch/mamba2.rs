@@ -36,7 +36,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

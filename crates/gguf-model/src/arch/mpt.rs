@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["MPTForCausalLM", "MptForCausalLM"],
         names: TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BpeOrSentencePiece, keys: &[SEA_LION], ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, keys: &[SEA_LION], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -38,7 +38,11 @@ const CHECKPOINT: Checkpoint = Checkpoint {
         skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
         ..BERT.names
     },
-    tokenizer: Tokenizer { vocab: Vocab::UnigramOrWordPiece, first_keys: &[WORD_PIECE_TYPES], ..BERT.tokenizer },
+    tokenizer: Tokenizer {
+        vocab: Vocab::read_by(&[Reader::NomicXlmRoberta, Reader::WordPiece]),
+        first_keys: &[WORD_PIECE_TYPES],
+        ..BERT.tokenizer
+    },
     ..BERT
 };
 

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "lists of another length than the number of blocks (num_kv_heads, num_query_heads, ffn_multipliers)",
         )],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["PanguEmbeddedForCausalLM"],
         names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, HEADS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, keys: &[SPACE], ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -24,7 +24,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
         UNEVEN_FACTORS,
     )],
     keys: &[KEYS],
-    tokenizer: Tokenizer { vocab: Vocab::Phi3, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Gpt2, Reader::ChangedSentencePiece(Changes::Phi3)]), ..Tokenizer::BPE },
     computed: &[Computed::LongRopeFactors],
     ..Checkpoint::TEXT
 };

@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["PlamoForCausalLM"],
         names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePiece, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Plamo2ForCausalLM", "PLaMo2ForCausalLM"],
         names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[VOCAB_SIZE, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::Plamo, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: false }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

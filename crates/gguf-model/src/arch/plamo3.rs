@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Plamo3ForCausalLM", "PLaMo3ForCausalLM"],
         names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[STRETCHED, GENERIC, VOCAB_SIZE, WINDOWS],
-        tokenizer: Tokenizer { vocab: Vocab::PlamoWithTemplate, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: true }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

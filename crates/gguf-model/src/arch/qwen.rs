@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["QWenLMHeadModel"],
         names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
-        tokenizer: Tokenizer { vocab: Vocab::Tiktoken, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

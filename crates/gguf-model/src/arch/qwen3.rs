@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
         names: TensorNames { rename_if: ANSWERING, ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, RERANK],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -28,14 +28,18 @@ pub(super) const WITH_VISION: Architecture = Architecture {
             classes: &["Qwen3VLForConditionalGeneration"],
             names: TensorNames { rename: &[("thinker.", "")], rename_if: ANSWERING, ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
-            tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..Tokenizer::BPE },
+            tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Qwen3ASRForConditionalGeneration"],
             names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, NO_DEEPSTACK],
-            tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, keys: &[CHAT, END_OF_MESSAGE], ..Tokenizer::BPE },
+            tokenizer: Tokenizer {
+                vocab: Vocab::SENTENCE_PIECE_OR_BPE,
+                keys: &[CHAT, END_OF_MESSAGE],
+                ..Tokenizer::BPE
+            },
             ..Checkpoint::TEXT
         },
     ],

@@ -15,7 +15,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["GPTRefactForCausalLM"],
         names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BpeWithEndOfTurn, ..Tokenizer::BPE },
+        tokenizer: Tokenizer {
+            vocab: Vocab { readers: &[Reader::Bpe], quirks: &[Quirk::WritesEndOfTurn] },
+            ..Tokenizer::BPE
+        },
         ..Checkpoint::TEXT
     }],
 };

@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Rwkv7ForCausalLM", "RWKV7ForCausalLM"],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::RwkvWorld, ..CHECKPOINT.tokenizer },
+        tokenizer: Tokenizer { vocab: Vocab::RWKV_WORLD, ..CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };
@@ -36,7 +36,7 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["RwkvHybridForCausalLM"],
         keys: &[QWEN_KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SentencePieceOrBpe, ..CHECKPOINT.tokenizer },
+        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };

@@ -39,7 +39,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
         first_of: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
         ..TensorNames::TEXT
     },
-    tokenizer: Tokenizer { vocab: Vocab::T5, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::T5]), ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

@@ -87,7 +87,7 @@ pub static TOWERS: &[Architecture] = &[
 const TOWER: Checkpoint = Checkpoint {
     name: "clip",
     sizes: "clip.vision",
-    tokenizer: Tokenizer { vocab: Vocab::Bpe, ..Tokenizer::BPE },
+    tokenizer: Tokenizer { vocab: Vocab::BPE, ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

@@ -46,7 +46,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
         types: StoredTypes { precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"], ..StoredTypes::ASKED },
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::None, ..Tokenizer::BPE },
+        tokenizer: Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -36,7 +36,7 @@ fn word_pieces_get_the_space_before_words() {
     let tokenizer = word_piece().to_string();
     let files = [("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", &settings[..])];
     // The class adds [CLS], [MASK] and [SEP], which the file lacks.
-    let found = written(Vocab::WordPiece, "wordpiece", &files, json!({"vocab_size": 10}));
+    let found = written(Vocab::read_by(&[Reader::WordPiece]), "wordpiece", &files, json!({"vocab_size": 10}));
     assert_eq!(
         found,
         [
@@ -49,16 +49,16 @@ fn word_pieces_get_the_space_before_words() {
             "tokenizer.ggml.normalizer.lowercase = true",
         ]
     );
-    let bpe = error(Vocab::Bpe, "wordpiece-bpe", &files, json!({}));
+    let bpe = error(Vocab::BPE, "wordpiece-bpe", &files, json!({}));
     assert!(bpe.contains("of the type WordPiece; checkpoints of this class have BPE"), "{bpe}");
     let files = [files[0], ("tokenizer_config.json", br#"{"tokenizer_class": "T5Tokenizer"}"#)];
-    let other = error(Vocab::BpeOrWordPiece, "wordpiece-class", &files, json!({}));
+    let other = error(Vocab::read_by(&[Reader::JinaBert]), "wordpiece-class", &files, json!({}));
     assert!(other.contains("tokenizer_class is T5Tokenizer, expected BertTokenizer or RobertaTokenizer"), "{other}");
     for (vocab, expected) in [
-        (Vocab::WordPiece, "no tokenizer found; expected tokenizer.json or vocab.txt"),
-        (Vocab::T5, "expected tokenizer.model or spiece.model"),
-        (Vocab::Tiktoken, "expected qwen.tiktoken or hy.tiktoken"),
-        (Vocab::RwkvWorld, "expected rwkv_vocab_v20230424.txt"),
+        (Vocab::read_by(&[Reader::WordPiece]), "no tokenizer found; expected tokenizer.json or vocab.txt"),
+        (Vocab::read_by(&[Reader::T5]), "expected tokenizer.model or spiece.model"),
+        (Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]), "expected qwen.tiktoken or hy.tiktoken"),
+        (Vocab::RWKV_WORLD, "expected rwkv_vocab_v20230424.txt"),
     ] {
         assert!(error(vocab, "no-vocabulary", &[], json!({})).contains(expected), "{vocab:?}");
     }
@@ -69,7 +69,7 @@ fn word_pieces_in_a_text() {
     let text = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b";
     let config = br#"{"model_type": "bert", "pad_token_id": 0}"#;
     let files = [("vocab.txt", &text[..]), ("config.json", &config[..])];
-    let found = written(Vocab::WordPiece, "wordpiece-text", &files, json!({}));
+    let found = written(Vocab::read_by(&[Reader::WordPiece]), "wordpiece-text", &files, json!({}));
     assert_eq!(
         found,
         [
@@ -94,7 +94,7 @@ fn unigram() -> Vec<u8> {
 fn unigram_models_of_t5() {
     let bytes = unigram();
     let files = [("spiece.model", &bytes[..]), ("added_tokens.json", br#"{"new": 5, "b": 4}"#)];
-    let found = written(Vocab::T5, "t5", &files, json!({"vocab_size": 7}));
+    let found = written(Vocab::read_by(&[Reader::T5]), "t5", &files, json!({"vocab_size": 7}));
     assert_eq!(
         found,
         [
@@ -109,9 +109,9 @@ fn unigram_models_of_t5() {
         ]
     );
     let bpe = [&bytes[..], &[0x12, 2, 0x18, 2]].concat();
-    let refused = error(Vocab::T5, "t5-bpe", &[("spiece.model", &bpe)], json!({}));
+    let refused = error(Vocab::read_by(&[Reader::T5]), "t5-bpe", &[("spiece.model", &bpe)], json!({}));
     assert!(refused.contains("of the type number 2"), "{refused}");
-    let plain = written(Vocab::T5, "t5-plain", &[("tokenizer.model", &bpe)], json!({}));
+    let plain = written(Vocab::read_by(&[Reader::T5]), "t5-plain", &[("tokenizer.model", &bpe)], json!({}));
     assert_eq!(plain[0], "tokenizer.ggml.model = llama");
 }
 
@@ -119,7 +119,8 @@ fn unigram_models_of_t5() {
 fn unigram_models_of_xlm_roberta_are_realigned() {
     let bytes = unigram();
     let files = [("sentencepiece.bpe.model", &bytes[..])];
-    let found = written(Vocab::XlmRoberta, "xlmr", &files, json!({"vocab_size": 8, "type_vocab_size": 2}));
+    let found =
+        written(Vocab::read_by(&[Reader::XlmRoberta]), "xlmr", &files, json!({"vocab_size": 8, "type_vocab_size": 2}));
     assert_eq!(
         found,
         [
@@ -151,7 +152,8 @@ fn unigram_in_tokenizer_json() {
     let settings = json!({"cls_token": "<s>", "add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast"});
     let (tokenizer, settings) = (tokenizer.to_string(), settings.to_string());
     let files = [("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", settings.as_bytes())];
-    for vocab in [Vocab::XlmRoberta, Vocab::UnigramOrWordPiece] {
+    for vocab in [Vocab::read_by(&[Reader::XlmRoberta]), Vocab::read_by(&[Reader::NomicXlmRoberta, Reader::WordPiece])]
+    {
         let found = written(vocab, &format!("unigram-json-{vocab:?}"), &files, json!({"vocab_size": 6}));
         assert_eq!(
             found[..9],
@@ -169,10 +171,20 @@ fn unigram_in_tokenizer_json() {
         );
     }
     let broken = tokenizer.replace("Bwg=", "Bw!=");
-    let refused = error(Vocab::XlmRoberta, "unigram-charsmap", &[("tokenizer.json", broken.as_bytes())], json!({}));
+    let refused = error(
+        Vocab::read_by(&[Reader::XlmRoberta]),
+        "unigram-charsmap",
+        &[("tokenizer.json", broken.as_bytes())],
+        json!({}),
+    );
     assert!(refused.contains("precompiled_charsmap is \"Bw!=\", expected base64"), "{refused}");
     let other = word_piece().to_string();
-    let refused = error(Vocab::XlmRoberta, "unigram-other", &[("tokenizer.json", other.as_bytes())], json!({}));
+    let refused = error(
+        Vocab::read_by(&[Reader::XlmRoberta]),
+        "unigram-other",
+        &[("tokenizer.json", other.as_bytes())],
+        json!({}),
+    );
     assert!(refused.contains("checkpoints of this class have Unigram"), "{refused}");
 }
 
@@ -180,7 +192,12 @@ fn unigram_in_tokenizer_json() {
 fn ranks_of_tiktoken() {
     // a, b, ab, and a byte that is not UTF-8.
     let ranks = b"YQ== 0\nYg== 1\n\nYWI= 2\n/w== 3\n";
-    let found = written(Vocab::Tiktoken, "tiktoken", &[("qwen.tiktoken", ranks)], json!({"vocab_size": 213}));
+    let found = written(
+        Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]),
+        "tiktoken",
+        &[("qwen.tiktoken", ranks)],
+        json!({"vocab_size": 213}),
+    );
     let ids = ["bos", "eos", "unknown"].map(|kind| format!("tokenizer.ggml.{kind}_token_id = 4"));
     assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = qwen2"]);
     let tokens = "tokenizer.ggml.tokens = a b ab ÿ <|endoftext|> <|im_start|> <|im_end|> <|extra_0|> ";
@@ -189,7 +206,7 @@ fn ranks_of_tiktoken() {
     assert_eq!(found[5..], ids);
     let config = br#"{"bos_token_id": 2}"#;
     let files = [("hy.tiktoken", &ranks[..]), ("config.json", &config[..])];
-    let found = written(Vocab::TiktokenWithoutDefaults, "tiktoken-hy", &files, json!({}));
+    let found = written(Vocab::read_by(&[Reader::Tiktoken { has_defaults: false }]), "tiktoken-hy", &files, json!({}));
     assert_eq!(found[1], "tokenizer.ggml.pre = hunyuan");
     assert_eq!(found[5..], ["tokenizer.ggml.bos_token_id = 2"]);
     for (ranks, config, expected) in [
@@ -203,7 +220,12 @@ fn ranks_of_tiktoken() {
         (b"YQ== 0\nYQ== 1", json!({}), "the token a with rank 1 among 2 tokens"),
         (b"YQ== 0", json!({"vocab_size": 5}), "the token \"<|extra_204|>\" has the id 208, but vocab_size is 5"),
     ] {
-        let found = error(Vocab::Tiktoken, "tiktoken-wrong", &[("qwen.tiktoken", ranks)], config);
+        let found = error(
+            Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]),
+            "tiktoken-wrong",
+            &[("qwen.tiktoken", ranks)],
+            config,
+        );
         assert!(found.contains(expected), "{found}");
     }
 }
@@ -216,7 +238,10 @@ fn ranks_of_kimi() {
         "added_tokens_decoder": {"4": {"content": "[BOS]"}, "6": {"content": "[EOS]"}}}"#;
     let config = br#"{"bos_token_id": 4, "eos_token_id": 5}"#;
     let files = [("tiktoken.model", &ranks[..]), ("tokenizer_config.json", &tokens[..]), ("config.json", &config[..])];
-    for (vocab, name, end) in [(Vocab::BpeOrTiktoken, "kimi-k2", 5), (Vocab::BpeOrTiktokenWithEnd, "kimi-linear", 6)] {
+    for (vocab, name, end) in [
+        (Vocab::read_by(&[Reader::Bpe, Reader::Kimi { has_end: false }]), "kimi-k2", 5),
+        (Vocab::KIMI, "kimi-linear", 6),
+    ] {
         let found = written(vocab, name, &files, json!({"vocab_size": 261}));
         assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = kimi-k2"]);
         let tokens = "tokenizer.ggml.tokens = a b ab ÿ [BOS] <|reserved_token_5|> [EOS] <|reserved_token_7|> ";
@@ -228,7 +253,7 @@ fn ranks_of_kimi() {
         let found = written(vocab, name, &files, json!({"vocab_size": 7}));
         assert!(found[2].ends_with("<|reserved_token_5|> [EOS]"), "{}", found[2]);
     }
-    let refused = error(Vocab::BpeOrTiktoken, "kimi-none", &[], json!({}));
+    let refused = error(Vocab::read_by(&[Reader::Bpe, Reader::Kimi { has_end: false }]), "kimi-none", &[], json!({}));
     assert!(refused.contains("expected tokenizer.json or tiktoken.model"), "{refused}");
 }
 
@@ -237,7 +262,7 @@ fn ranks_of_kimi() {
 fn ranks_of_llama_3() {
     // a, b, ab, aab, which results from two pairs, and a byte that is not UTF-8.
     let ranks = b"YQ== 0\nYg== 1\nYWI= 2\nYWE= 3\nYWFi 4\n/w== 5\n";
-    let found = written(Vocab::Llama, "llama3", &[("tokenizer.model", ranks)], json!({"vocab_size": 262}));
+    let found = written(Vocab::LLAMA, "llama3", &[("tokenizer.model", ranks)], json!({"vocab_size": 262}));
     assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = llama-bpe"]);
     let tokens =
         "tokenizer.ggml.tokens = a b ab aa aab ÿ <|begin_of_text|> <|end_of_text|> <|reserved_special_token_0|> ";
@@ -254,7 +279,7 @@ fn ranks_of_llama_3() {
     ];
     assert_eq!(found[5..], special.map(|line| format!("tokenizer.ggml.{line}")));
     let later = json!({"vocab_size": 262, "rope_scaling": {"rope_type": "llama3"}});
-    let found = written(Vocab::Llama, "llama31", &[("tokenizer.model", ranks)], later);
+    let found = written(Vocab::LLAMA, "llama31", &[("tokenizer.model", ranks)], later);
     for (i, token) in [
         (3, "<|reserved_special_token_1|>"),
         (4, "<|finetune_right_pad_id|>"),
@@ -268,7 +293,7 @@ fn ranks_of_llama_3() {
     ] {
         assert_eq!(found[2].split(' ').nth(2 + 6 + i), Some(token), "{i}");
     }
-    let small = error(Vocab::Llama, "llama3-small", &[("tokenizer.model", ranks)], json!({"vocab_size": 6}));
+    let small = error(Vocab::LLAMA, "llama3-small", &[("tokenizer.model", ranks)], json!({"vocab_size": 6}));
     assert!(small.contains("has the id 261, but vocab_size is 6"), "{small}");
 }
 
@@ -277,7 +302,7 @@ fn the_vocabulary_of_rwkv() {
     const FILE: &str = "rwkv_vocab_v20230424.txt";
     let text = "1 '\\n' 1\r\n2 ' ' 1\n3 b'\\xe4\\xb8' 2\n4 \"'\" 1\n5 'a b' 3\n";
     let files = [(FILE, text.as_bytes()), ("config.json", br#"{"eos_token_id": 7, "pad_token_id": 1}"#)];
-    let found = written(Vocab::RwkvWorld, "rwkv", &files, json!({"vocab_size": 7}));
+    let found = written(Vocab::RWKV_WORLD, "rwkv", &files, json!({"vocab_size": 7}));
     assert_eq!(
         found[..6],
         [
@@ -295,7 +320,7 @@ fn the_vocabulary_of_rwkv() {
     let settings = br#"{"chat_template": "T"}"#;
     let files = [(FILE, text.as_bytes()), ("tokenizer_config.json", &settings[..])];
     assert_eq!(
-        written(Vocab::RwkvWorld, "rwkv-template", &files, json!({"vocab_size": 6})).last().unwrap(),
+        written(Vocab::RWKV_WORLD, "rwkv-template", &files, json!({"vocab_size": 6})).last().unwrap(),
         "tokenizer.chat_template = T"
     );
     for (text, expected) in [
@@ -304,7 +329,7 @@ fn the_vocabulary_of_rwkv() {
         ("1 a 1", "expected a token as Python writes texts or bytes"),
         ("1 'a' 1\n2 'b' 1", "3 pieces, expected at most 2"),
     ] {
-        let found = error(Vocab::RwkvWorld, "rwkv-wrong", &[(FILE, text.as_bytes())], json!({"vocab_size": 2}));
+        let found = error(Vocab::RWKV_WORLD, "rwkv-wrong", &[(FILE, text.as_bytes())], json!({"vocab_size": 2}));
         assert!(found.contains(expected), "{found}");
     }
 }
@@ -325,20 +350,31 @@ fn the_vocabulary_of_plamo() {
         "tokenizer.ggml.eot_token_id = 4",
         "tokenizer.ggml.add_space_prefix = false",
     ];
-    assert_eq!(written(Vocab::Plamo, "plamo", &files, json!({"vocab_size": 6})), expected);
+    assert_eq!(
+        written(Vocab::read_by(&[Reader::Plamo { has_template: false }]), "plamo", &files, json!({"vocab_size": 6})),
+        expected
+    );
     expected.push("tokenizer.chat_template = T");
-    assert_eq!(written(Vocab::PlamoWithTemplate, "plamo3", &files, json!({"vocab_size": 6})), expected);
+    assert_eq!(
+        written(Vocab::read_by(&[Reader::Plamo { has_template: true }]), "plamo3", &files, json!({"vocab_size": 6})),
+        expected
+    );
     for (text, expected) in [
         ("[\"a\", 0]\n[\"b\"]", "line 2 is \"[\\\"b\\\"]\", expected a list of text, score and type"),
         ("{}", "line 1"),
         ("[1, 0]", "line 1"),
         ("[\"a\", \"x\"]", "line 1"),
     ] {
-        let found = error(Vocab::Plamo, "plamo-wrong", &[("tokenizer.jsonl", text.as_bytes())], json!({}));
+        let found = error(
+            Vocab::read_by(&[Reader::Plamo { has_template: false }]),
+            "plamo-wrong",
+            &[("tokenizer.jsonl", text.as_bytes())],
+            json!({}),
+        );
         assert!(found.contains(expected), "{found}");
     }
     let files = [files[0], ("tokenizer_config.json", br#"{"bos_token": "none"}"#)];
-    let found = error(Vocab::Plamo, "plamo-token", &files, json!({}));
+    let found = error(Vocab::read_by(&[Reader::Plamo { has_template: false }]), "plamo-token", &files, json!({}));
     assert!(found.contains("bos_token is \"none\", expected a token of tokenizer.jsonl"), "{found}");
 }
 
@@ -359,7 +395,7 @@ fn special_tokens_of_mistral_come_before_the_ranks() {
     let run = |tekken: &Json, more: &[(&str, &[u8])]| {
         let text = tekken.to_string();
         let files = [&[("tekken.json", text.as_bytes())], more].concat();
-        written(Vocab::Llama, "tekken", &files, json!({"vocab_size": 77}))
+        written(Vocab::LLAMA, "tekken", &files, json!({"vocab_size": 77}))
     };
     let expected = [
         "tokenizer.ggml.model = gpt2",
@@ -446,7 +482,7 @@ fn files_of_mistral_that_are_wrong() {
         let mut tekken = tekken();
         change(&mut tekken);
         let text = tekken.to_string();
-        let found = error(Vocab::Llama, "tekken-wrong", &[("tekken.json", text.as_bytes())], json!({}));
+        let found = error(Vocab::LLAMA, "tekken-wrong", &[("tekken.json", text.as_bytes())], json!({}));
         assert!(found.contains(expected), "{found}\nexpected: {expected}");
     }
 }
