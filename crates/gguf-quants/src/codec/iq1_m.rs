@@ -392,6 +392,78 @@ fn columns<L: Lanes>(
     (x, weights)
 }
 
+/// The doubled mean of the squares of a block.
+#[inline(always)]
+fn spread<L: Lanes>(lanes: L, values: &[&[f32; LEN]; MAX_LANES]) -> L::F {
+    let mut sum = lanes.splat(0.0);
+    for g in 0..GROUPS {
+        let x = lanes.columns_apart::<LEN, GROUP>(values, g);
+        for i in 0..GROUP {
+            sum = sum + x[i] * x[i];
+        }
+    }
+    lanes.splat(2.0) * sum / lanes.splat(LEN as f32)
+}
+
+/// The groups of a block in each lane before their scales are rounded.
+struct Fitted<L: Lanes> {
+    /// The points.
+    placed: [[Placed; POINTS]; GROUPS],
+    /// What is added to the points.
+    deltas: [[L::F; POINTS]; GROUPS],
+    scales: [L::F; GROUPS],
+    max_scale: L::F,
+}
+
+impl<L: Lanes> Fitted<L> {
+    #[inline(always)]
+    fn none(lanes: L) -> Fitted<L> {
+        Fitted {
+            placed: [[Placed::NONE; POINTS]; GROUPS],
+            deltas: [[lanes.splat(DELTA); POINTS]; GROUPS],
+            scales: [lanes.splat(0.0); GROUPS],
+            max_scale: lanes.splat(0.0),
+        }
+    }
+}
+
+/// The levels of the scales of all groups; returns their factor, fitted to the values.
+#[inline(always)]
+fn fit_levels<L: Lanes>(
+    lanes: L,
+    columns: impl Fn(usize) -> ([L::F; GROUP], [L::F; GROUP]),
+    fitted: &Fitted<L>,
+    levels: &mut [[i32; MAX_LANES]; GROUPS],
+) -> L::F {
+    let zero = lanes.splat(0.0);
+    let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
+    let Fitted { placed, deltas, scales, max_scale } = fitted;
+    let d = *max_scale / lanes.splat(15.0);
+    let inverse = lanes.splat(1.0) / d;
+    let (mut sum_qx, mut sum_q2) = (zero, zero);
+    for g in 0..GROUPS {
+        let (x, weights) = columns(g);
+        // The bits that `nearest_int` uses, for every number.
+        let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
+        let sum = (wish + lanes.splat(ROUND)).bits();
+        let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
+        let level = level.min(lanes.splat_i(7)).max(lanes.splat_i(0));
+        level.store(&mut levels[g]);
+        let times = (level + level + lanes.splat_i(1)).to_f();
+        for k in 0..POINTS {
+            let mut code = lanes.load_i(&placed[g][k].code);
+            for i in POINT * k..POINT * (k + 1) {
+                let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
+                let wq = weights[i] * q;
+                sum_qx = sum_qx + wq * x[i];
+                sum_q2 = sum_q2 + wq * q;
+                code = code.shr::<2>();
+            }
+        }
+    }
+    sum_q2.gt(zero).select(sum_qx / sum_q2, d) * lanes.splat(SCALE_UP)
+}
+
 impl EncodeBlock<LEN, BYTES> for Block {
     fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
         reference(x, weights)
@@ -405,24 +477,13 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
 
-        let mut sigma2 = zero;
-        if tile.has_weights() {
-            for g in 0..GROUPS {
-                let x = lanes.columns_apart::<LEN, GROUP>(&values, g);
-                for i in 0..GROUP {
-                    sigma2 = sigma2 + x[i] * x[i];
-                }
-            }
-            sigma2 = lanes.splat(2.0) * sigma2 / lanes.splat(LEN as f32);
-        }
+        let sigma2 = if tile.has_weights() { spread(lanes, &values) } else { zero };
         let mut lane_sigma2 = [0.0; MAX_LANES];
         sigma2.store(&mut lane_sigma2);
 
         let mut found = const { [[Found::EMPTY; GROUPS]; MAX_LANES] };
-        let mut placed = [[Placed::NONE; POINTS]; GROUPS];
-        let mut deltas = [[up; POINTS]; GROUPS];
-        let mut scales = [zero; GROUPS];
-        let mut max_scale = zero;
+        let mut fitted = Fitted::none(lanes);
+        let Fitted { placed, deltas, scales, max_scale } = &mut fitted;
         let mut valid = !lanes.mask(0);
         let mut lost = 0;
         let all = tile.lanes();
@@ -487,38 +548,16 @@ impl EncodeBlock<LEN, BYTES> for Block {
             // NaNs are left to the reference.
             valid = valid & scale.ge(zero);
             scales[g] = scale;
-            max_scale = max_scale.max(scale);
+            *max_scale = (*max_scale).max(scale);
         }
 
-        let d = max_scale / lanes.splat(15.0);
-        let inverse = lanes.splat(1.0) / d;
-        let (mut sum_qx, mut sum_q2) = (zero, zero);
         let mut levels = [[0; MAX_LANES]; GROUPS];
-        for g in 0..GROUPS {
-            let (x, weights) = columns(lanes, &values, matrix.as_ref(), sigma2, g);
-            // The bits that `nearest_int` uses, for every number.
-            let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
-            let sum = (wish + lanes.splat(ROUND)).bits();
-            let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
-            let level = level.min(lanes.splat_i(7)).max(zero_i);
-            level.store(&mut levels[g]);
-            let times = (level + level + lanes.splat_i(1)).to_f();
-            for k in 0..POINTS {
-                let mut code = lanes.load_i(&placed[g][k].code);
-                for i in POINT * k..POINT * (k + 1) {
-                    let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
-                    let wq = weights[i] * q;
-                    sum_qx = sum_qx + wq * x[i];
-                    sum_q2 = sum_q2 + wq * q;
-                    code = code.shr::<2>();
-                }
-            }
-        }
-        let d = sum_q2.gt(zero).select(sum_qx / sum_q2, d) * lanes.splat(SCALE_UP);
+        let columns = |group| columns(lanes, &values, matrix.as_ref(), sigma2, group);
+        let d = fit_levels(lanes, columns, &fitted, &mut levels);
 
         let (mut lane_d, mut lane_max) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
         d.store(&mut lane_d);
-        max_scale.store(&mut lane_max);
+        fitted.max_scale.store(&mut lane_max);
         for (i, out) in out.iter_mut().enumerate() {
             let mut lane_levels = [0; GROUPS];
             for g in 0..GROUPS {

@@ -178,14 +178,12 @@ pub(super) fn search<const SUB: usize, const E: usize>(
     Ok(found)
 }
 
-#[inline(never)]
-fn reference_sub_block<const SUB: usize, const E: usize>(
+fn reference_weights<const SUB: usize>(
     rule: &Rule,
     sigma2: f32,
     x: &[f32; SUB],
     matrix: Option<&[f32; SUB]>,
-) -> Result<Found, Lost> {
-    let grid = (rule.grid)();
+) -> [f32; SUB] {
     let mut weights = [0.0; SUB];
     for i in 0..SUB {
         let x2 = x[i] * x[i];
@@ -195,6 +193,18 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
             (None, None) => x2,
         };
     }
+    weights
+}
+
+#[inline(never)]
+fn reference_sub_block<const SUB: usize, const E: usize>(
+    rule: &Rule,
+    sigma2: f32,
+    x: &[f32; SUB],
+    matrix: Option<&[f32; SUB]>,
+) -> Result<Found, Lost> {
+    let grid = (rule.grid)();
+    let weights = reference_weights(rule, sigma2, x, matrix);
     let roots = weights.map(f32::sqrt);
     let (magnitudes, mut signs) = split_signs(rule.even_signs, x, &weights);
     let mut max = magnitudes[0];
@@ -206,12 +216,11 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
     }
 
     let highest = (2 * rule.top + 1) as f32;
-    let (mut scale, full) = if rule.fitted {
-        let scale = fit_positive(rule.top + 2, &magnitudes, &weights, &mut [0; SUB]);
-        (scale, scale * (rule.top + 1) as f32)
-    } else {
-        (max / highest, max)
-    };
+    let (mut scale, mut full) = (max / highest, max);
+    if rule.fitted {
+        scale = fit_positive(rule.top + 2, &magnitudes, &weights, &mut [0; SUB]);
+        full = scale * (rule.top + 1) as f32;
+    }
     if full <= 0.0 {
         return Ok(Found::EMPTY);
     }
@@ -483,13 +492,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let zero = lanes.splat(0.0);
     let one = lanes.splat(1.0);
     let all = !lanes.mask(0);
-    let mut out = LaneFound {
-        any: 0,
-        valid: wanted,
-        scale: [0.0; MAX_LANES],
-        signs: [[0; MAX_LANES]; 4],
-        codes: [[0; MAX_LANES]; MAX_GROUPS],
-    };
+    let mut out = LaneFound::empty(wanted);
 
     let (x, mut signs) = lane_signs(lanes, rule.even_signs, x, weights);
     let (mut max, mut min) = (x[0], x[0]);
@@ -502,21 +505,10 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         return out;
     }
 
-    let highest = (2 * rule.top + 1) as f32;
     let mut valid = all;
-    let (mut scale, full) = if rule.fitted {
-        let (scale, fits) = {
-            // No other type runs this search with these parameters, so it is inlined into the kernel.
-            let levels = &mut [zero; SUB];
-            FitPositive::<L, SUB, true> { top: rule.top + 2, x: &x, weights, levels }.run(lanes)
-        };
-        let full = scale * lanes.splat((rule.top + 1) as f32);
-        empty = empty | (fits & full.le(zero));
-        valid = valid & fits;
-        (scale, full)
-    } else {
-        (max / lanes.splat(highest), max)
-    };
+    let (mut scale, full, fits) = first_scale(lanes, rule, &x, weights, max);
+    empty = empty | (fits & full.le(zero));
+    valid = valid & fits;
 
     let mut roots = [zero; SUB];
     let mut wx = [zero; SUB];
@@ -528,6 +520,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let steps = (2 * rule.reach + 1) as usize;
     let mut ids = [zero; MAX_STEPS];
     for s in 0..steps {
+        let highest = (2 * rule.top + 1) as f32;
         ids[s] = lanes.splat(highest + (s as i32 - rule.reach) as f32 * rule.step) / full;
         (one / ids[s]).store(&mut scratch.scales[s * L::N..]);
     }
@@ -536,7 +529,6 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let mut active = (valid & !empty).to_bits() & wanted;
 
     // First every group with every scale, then the groups that are rounded again with the chosen scale.
-    let mut best = zero;
     let nothing = lanes.splat_i(if rule.again == Again::Replaced { 0 } else { REPLACED });
     let mut chosen = [nothing; MAX_GROUPS];
     let mut n_ids = steps;
@@ -555,19 +547,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
             scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
             break;
         }
-        for s in 0..steps {
-            let mut tried = [nothing; MAX_GROUPS];
-            for g in 0..SUB / E {
-                tried[g] = lanes.load_i(&scratch.places[g][s * L::N..]);
-            }
-            let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
-            let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
-            scale = better.select(sum_qx / sum_q2, scale);
-            best = better.select(scale * sum_qx, best);
-            for g in 0..SUB / E {
-                chosen[g] = better.select_i(tried[g], chosen[g]);
-            }
-        }
+        scale = best_step::<L, SUB, E>(lanes, (weights, &wx), &scratch.places, steps, scale, &mut chosen);
 
         let mut replaced = [lanes.mask(0); MAX_GROUPS];
         let mut any_replaced = lanes.mask(0);
@@ -593,19 +573,87 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         n_ids = 1;
     }
 
-    let negative = scale.lt(zero);
-    scale = negative.select(-scale, scale);
-    for k in 0..SUB / 8 {
-        signs[k] = negative.select_i(signs[k] ^ lanes.splat_i(255), signs[k]);
-        signs[k].store(&mut out.signs[k]);
-    }
-    for g in 0..SUB / E {
-        chosen[g].store(&mut out.codes[g]);
-    }
-    scale.store(&mut out.scale);
+    let scale = out.store_chosen(lanes, scale, &mut signs[..SUB / 8], &chosen[..SUB / E]);
     out.any = active & (valid & scale.ge(zero)).to_bits();
     out.valid = wanted & (out.any | empty.to_bits());
     out
+}
+
+impl LaneFound {
+    /// Empty sub-blocks in these lanes.
+    #[inline(always)]
+    fn empty(valid: u32) -> LaneFound {
+        LaneFound {
+            any: 0,
+            valid,
+            scale: [0.0; MAX_LANES],
+            signs: [[0; MAX_LANES]; 4],
+            codes: [[0; MAX_LANES]; MAX_GROUPS],
+        }
+    }
+
+    /// Stores the codes, the signs, and the scale without its sign, which is returned.
+    #[inline(always)]
+    fn store_chosen<L: Lanes>(&mut self, lanes: L, scale: L::F, signs: &mut [L::I], chosen: &[L::I]) -> L::F {
+        let negative = scale.lt(lanes.splat(0.0));
+        let scale = negative.select(-scale, scale);
+        for (signs, out) in signs.iter_mut().zip(&mut self.signs) {
+            *signs = negative.select_i(*signs ^ lanes.splat_i(255), *signs);
+            signs.store(out);
+        }
+        for (chosen, out) in chosen.iter().zip(&mut self.codes) {
+            chosen.store(out);
+        }
+        scale.store(&mut self.scale);
+        scale
+    }
+}
+
+/// The codes of the step with the least error, and its scale; those given, if no step has a scale.
+#[inline(always)]
+fn best_step<L: Lanes, const SUB: usize, const E: usize>(
+    lanes: L,
+    (weights, wx): (&[L::F; SUB], &[L::F; SUB]),
+    places: &[[i32; ROWS * MAX_LANES]; MAX_GROUPS],
+    steps: usize,
+    mut scale: L::F,
+    chosen: &mut [L::I; MAX_GROUPS],
+) -> L::F {
+    let zero = lanes.splat(0.0);
+    let mut best = zero;
+    for s in 0..steps {
+        let mut tried = *chosen;
+        for g in 0..SUB / E {
+            tried[g] = lanes.load_i(&places[g][s * L::N..]);
+        }
+        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, wx, &tried);
+        let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
+        scale = better.select(sum_qx / sum_q2, scale);
+        best = better.select(scale * sum_qx, best);
+        for g in 0..SUB / E {
+            chosen[g] = better.select_i(tried[g], chosen[g]);
+        }
+    }
+    scale
+}
+
+/// The scale from which the search starts, the largest value at the highest level, and the lanes in which these are right.
+#[inline(always)]
+fn first_scale<L: Lanes, const SUB: usize>(
+    lanes: L,
+    rule: &Rule,
+    x: &[L::F; SUB],
+    weights: &[L::F; SUB],
+    max: L::F,
+) -> (L::F, L::F, L::M) {
+    if rule.fitted {
+        // No other type runs this search with these parameters, so it is inlined into the kernel.
+        let levels = &mut [lanes.splat(0.0); SUB];
+        let (scale, fits) = FitPositive::<L, SUB, true> { top: rule.top + 2, x, weights, levels }.run(lanes);
+        (scale, scale * lanes.splat((rule.top + 1) as f32), fits)
+    } else {
+        (max / lanes.splat((2 * rule.top + 1) as f32), max, !lanes.mask(0))
+    }
 }
 
 /// Whether the levels of all numbers between those two can be computed by addition and subtraction.
@@ -736,6 +784,56 @@ struct Search {
     least: [i32; ROWS],
 }
 
+impl Search {
+    /// Lists the points of a lane that the codebook lacks, by their lists of neighbours and their steps. The result is the number of entries,
+    /// and how many of them look at a list first; `None` without entries. Points in the codebook become their codes.
+    #[inline(always)]
+    fn list_entries<const E: usize>(
+        &mut self,
+        map: &[i32],
+        places: &mut [i32; ROWS * MAX_LANES],
+        (steps, n_lanes): (usize, usize),
+        lane: usize,
+    ) -> Option<(usize, usize)> {
+        let at_once = n_lanes / 8;
+        let (mut n, mut n_long) = (0, 0);
+        for s in 0..steps.min(ROWS) {
+            // Without branches: whether a point is in the codebook is hard to predict.
+            let place = map[places[s * n_lanes + lane] as u32 as usize / 2];
+            places[s * n_lanes + lane] = place;
+            let entry = !place as u32 | (s as u32) << Eights::FREE;
+            self.entries[n] = entry;
+            n += usize::from(place < 0);
+            if E == 4 {
+                self.long[n_long % ROWS] = entry;
+                n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
+            }
+        }
+        if n == 0 {
+            return None;
+        }
+        // Vectors are padded with the last entry, which changes nothing.
+        let n_first = n.next_multiple_of(at_once);
+        for i in n..n_first {
+            self.entries[i] = self.entries[n - 1];
+        }
+        n = n_first;
+        if E == 4 {
+            // Lists are short: one search for each eight, without an inner loop.
+            for &entry in &self.long[..n_long] {
+                for i in 1..Eights::list(!entry as i32).1 as u32 {
+                    self.entries[n] = entry + i;
+                    n += 1;
+                }
+            }
+            for i in n..n.next_multiple_of(at_once) {
+                self.entries[i] = self.entries[n - 1];
+            }
+        }
+        Some((n.next_multiple_of(at_once), n_first))
+    }
+}
+
 /// Replaces the rounded points of one lane, one for each step, by codes. The result is whether all were found.
 ///
 /// A vector holds eight neighbours of one list in each eight lanes, each for another step.
@@ -757,42 +855,10 @@ impl<L: Lanes, const E: usize> Part<L> for FindNeighbours<'_, E> {
         let lane = lane & (L::N - 1);
         let Scratch { places, scales, x, roots, search } = scratch;
         let places = &mut places[group];
-        let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
-        let (mut n, mut n_long) = (0, 0);
-        for s in 0..steps.min(ROWS) {
-            // Without branches: whether a point is in the codebook is hard to predict.
-            let place = map[places[s * L::N + lane] as u32 as usize / 2];
-            places[s * L::N + lane] = place;
-            let entry = !place as u32 | (s as u32) << Eights::FREE;
-            search.entries[n] = entry;
-            n += usize::from(place < 0);
-            if E == 4 {
-                search.long[n_long % ROWS] = entry;
-                n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
-            }
-        }
-        if n == 0 {
+        let all_codes = &eights.codes[..];
+        let Some((n, n_first)) = search.list_entries::<E>(&eights.places, places, (steps, L::N), lane) else {
             return true;
-        }
-        // Vectors are padded with the last entry, which changes nothing.
-        let n_first = n.next_multiple_of(at_once);
-        for i in n..n_first {
-            search.entries[i] = search.entries[n - 1];
-        }
-        n = n_first;
-        if E == 4 {
-            // Lists are short: one search for each eight, without an inner loop.
-            for &entry in &search.long[..n_long] {
-                for i in 1..Eights::list(!entry as i32).1 as u32 {
-                    search.entries[n] = entry + i;
-                    n += 1;
-                }
-            }
-            for i in n..n.next_multiple_of(at_once) {
-                search.entries[i] = search.entries[n - 1];
-            }
-        }
-
+        };
         let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
         for i in 0..E {
             values[i] = lanes.splat(x[i][lane]);
@@ -810,7 +876,7 @@ impl<L: Lanes, const E: usize> Part<L> for FindNeighbours<'_, E> {
         let too_far = lanes.splat(f32::MAX);
 
         let mut lost = lanes.mask(0);
-        for (turn, entries) in search.entries[..n.next_multiple_of(at_once)].chunks_exact(at_once).enumerate() {
+        for (turn, entries) in search.entries[..n].chunks_exact(at_once).enumerate() {
             let first_look = turn * at_once < n_first;
             let mut start = [0; MAX_LANES / 8];
             let mut step = [0; MAX_LANES / 8];

@@ -188,6 +188,90 @@ impl EncodeBlock<LEN, BYTES> for Weighted {
     }
 }
 
+/// The scales and levels of a search in each lane.
+struct Searched<L: Lanes> {
+    /// The factor of the scales.
+    d: L::F,
+    /// The scales of the groups, from 0.
+    scales: [L::F; GROUPS],
+    /// The levels of the groups, for blocks whose factor rounds to zero.
+    levels: [[L::I; 4]; GROUPS],
+    /// The lanes in which all of that is right.
+    valid: L::M,
+}
+
+/// The search without a matrix.
+#[inline(always)]
+fn search_plain<L: Lanes>(lanes: L, values: &[&[f32; LEN]; MAX_LANES]) -> Searched<L> {
+    let zero = lanes.splat(0.0);
+    let scale_top = SCALE_TOP as f32;
+    let mut fits = [zero; GROUPS];
+    let mut search = [[lanes.splat_i(0); 4]; GROUPS];
+    let mut scales = [zero; GROUPS];
+    let mut valid = !lanes.mask(0);
+    for first in (0..GROUPS).step_by(IN_STEP) {
+        let mut x = [[zero; GROUP]; IN_STEP];
+        for g in 0..IN_STEP {
+            x[g] = sixteen::columns(lanes, values, first + g);
+        }
+        let mut levels = [[zero; GROUP]; IN_STEP];
+        let (fitted, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
+        valid = valid & right;
+        for g in 0..IN_STEP {
+            valid = valid & fitted[g].equal(fitted[g]);
+            fits[first + g] = fitted[g];
+            search[first + g] = sixteen::words_of_numbers(lanes, &levels[g]);
+        }
+    }
+    let largest = first_largest_lanes(lanes, &fits);
+    let empty = largest.equal(zero);
+    let iscale = lanes.splat(-scale_top) / largest;
+    let product = iscale * largest;
+    valid = valid & (empty | roundable(lanes, product, product));
+    for g in 0..GROUPS {
+        let l = level(lanes, iscale * fits[g], -scale_top, scale_top - 1.0);
+        scales[g] = empty.select(zero, l + lanes.splat(scale_top));
+    }
+    let d = empty.select(zero, lanes.splat(1.0) / iscale);
+    Searched { d, scales, levels: search, valid }
+}
+
+/// The search with a matrix; `None` if there is none.
+#[inline(always)]
+fn search_weighted<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>) -> Option<Searched<L>> {
+    let values = tile.values();
+    let zero = lanes.splat(0.0);
+    let mut fits = [zero; GROUPS];
+    let mut search = [[lanes.splat_i(0); 4]; GROUPS];
+    let mut scales = [zero; GROUPS];
+    let mut valid = !lanes.mask(0);
+    let Some(matrix) = &tile.weights() else { return None };
+    let sigma2 = lanes.splat(2.0) * sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
+    let mut sum_w = [zero; GROUPS];
+    for g in 0..GROUPS {
+        let x = sixteen::columns(lanes, &values, g);
+        let mut weights = sixteen::columns(lanes, matrix, g);
+        for i in 0..GROUP {
+            weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
+            sum_w[g] = sum_w[g] + weights[i];
+        }
+        let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
+        valid = valid & fit.valid;
+        fits[g] = fit.scale;
+        let mut levels = [zero; GROUP];
+        for i in 0..GROUP {
+            levels[i] = fit.level(lanes, TOP, x[i]);
+        }
+        search[g] = sixteen::words_of_numbers(lanes, &levels);
+    }
+    let fit = fit_signed_lanes(lanes, SCALE_TOP, &fits, &sum_w);
+    valid = valid & fit.valid;
+    for g in 0..GROUPS {
+        scales[g] = fit.level(lanes, SCALE_TOP, fits[g]);
+    }
+    Some(Searched { d: fit.scale, scales, levels: search, valid })
+}
+
 /// One block per lane.
 #[inline(always)]
 fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
@@ -195,64 +279,8 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
     let zero = lanes.splat(0.0);
     let scale_top = SCALE_TOP as f32;
 
-    let mut fits = [zero; GROUPS];
-    let mut search = [[lanes.splat_i(0); 4]; GROUPS];
-    let mut scales = [zero; GROUPS];
-    let mut valid = !lanes.mask(0);
-    let d;
-    if !MATRIX {
-        for first in (0..GROUPS).step_by(IN_STEP) {
-            let mut x = [[zero; GROUP]; IN_STEP];
-            for g in 0..IN_STEP {
-                x[g] = sixteen::columns(lanes, &values, first + g);
-            }
-            let mut levels = [[zero; GROUP]; IN_STEP];
-            let (scales, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
-            valid = valid & right;
-            for g in 0..IN_STEP {
-                valid = valid & scales[g].equal(scales[g]);
-                fits[first + g] = scales[g];
-                search[first + g] = sixteen::words_of_numbers(lanes, &levels[g]);
-            }
-        }
-        let largest = first_largest_lanes(lanes, &fits);
-        let empty = largest.equal(zero);
-        let iscale = lanes.splat(-scale_top) / largest;
-        let product = iscale * largest;
-        valid = valid & (empty | roundable(lanes, product, product));
-        for g in 0..GROUPS {
-            let l = level(lanes, iscale * fits[g], -scale_top, scale_top - 1.0);
-            scales[g] = empty.select(zero, l + lanes.splat(scale_top));
-        }
-        d = empty.select(zero, lanes.splat(1.0) / iscale);
-    } else {
-        let Some(matrix) = &tile.weights() else { return 0 };
-        let sigma2 = lanes.splat(2.0) * sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
-        let mut sum_w = [zero; GROUPS];
-        for g in 0..GROUPS {
-            let x = sixteen::columns(lanes, &values, g);
-            let mut weights = sixteen::columns(lanes, matrix, g);
-            for i in 0..GROUP {
-                weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
-                sum_w[g] = sum_w[g] + weights[i];
-            }
-            let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
-            valid = valid & fit.valid;
-            fits[g] = fit.scale;
-            let mut levels = [zero; GROUP];
-            for i in 0..GROUP {
-                levels[i] = fit.level(lanes, TOP, x[i]);
-            }
-            search[g] = sixteen::words_of_numbers(lanes, &levels);
-        }
-        let fit = fit_signed_lanes(lanes, SCALE_TOP, &fits, &sum_w);
-        valid = valid & fit.valid;
-        for g in 0..GROUPS {
-            scales[g] = fit.level(lanes, SCALE_TOP, fits[g]);
-        }
-        d = fit.scale;
-    }
-
+    let searched = if MATRIX { search_weighted(lanes, tile) } else { Some(search_plain(lanes, &values)) };
+    let Some(Searched { d, scales, levels: search, mut valid }) = searched else { return 0 };
     let half_d = to_half(lanes, d);
     let d = sixteen::from_half(lanes, half_d);
     let mut third = [lanes.splat_i(0); WORDS];
@@ -280,7 +308,19 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
     }
     put::<L, BYTES, WORDS>(out, 0, &third);
 
-    let scales = sixteen::words_of_numbers(lanes, &scales);
+    put_scales::<L>(lanes, &scales, out);
+    let mut lane_d = [0; MAX_LANES];
+    half_d.store(&mut lane_d);
+    for (i, out) in out.iter_mut().enumerate() {
+        out[108..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
+    }
+    valid.to_bits()
+}
+
+/// Writes the scales of the groups, 6 bits each.
+#[inline(always)]
+fn put_scales<L: Lanes>(lanes: L, scales: &[L::F; GROUPS], out: &mut [[u8; BYTES]]) {
+    let scales = sixteen::words_of_numbers(lanes, scales);
     let (low, two) = (lanes.splat_i(0x0f0f_0f0f), lanes.splat_i(0x0303_0303));
     let mut packed = [lanes.splat_i(0); 3];
     packed[0] = scales[0] & low | (scales[2] & low).shl::<4>();
@@ -290,10 +330,4 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
         | (scales[2].shr::<4>() & two).shl::<4>()
         | (scales[3].shr::<4>() & two).shl::<6>();
     put::<L, BYTES, 3>(out, 96, &packed);
-    let mut lane_d = [0; MAX_LANES];
-    half_d.store(&mut lane_d);
-    for (i, out) in out.iter_mut().enumerate() {
-        out[108..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
-    }
-    valid.to_bits()
 }
