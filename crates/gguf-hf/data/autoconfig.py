@@ -24,13 +24,9 @@ The output is one JSON object:
       rules      derived fields, in order: [field, condition, expression]; the field is set if it is "null", "empty" (null or []),
                  "absent" from the document, "always", or if the source of a copy is "given" or "set" (not null).
                  Expressions:
-                   {"value": x}  {"copy": f}  {"div": [f, f]}  {"mul": [f or number, ...]}  {"ceil_div": [f, n]}
-                   {"period": n or f or [f, n], "at": x, "else": y}   one entry per layer, x for each nth layer
-                   {"from": f, "if": g, "then": x, "else": y}         x for the layers from the fth on, if g has a value
-                   {"flags": f, "then": x, "else": y}                 x where the list f has a true value
-                   {"repeat": f}                                      the value of f for each layer, unless it is a list
-                   {"keep_if": f}                                     the value itself if f is true, else null
-                   {"named": name}                                    a rule that is written in Rust
+                   {"value": x}  {"copy": f}
+                   {"formula": text}   in the notation of formula.rs
+                   {"named": name}     a rule that is written in Rust
       checks     conditions under which the class refuses the document, by name
 """
 import collections, copy, glob, inspect, itertools, json, logging, math, os, random, re, sys, warnings
@@ -126,77 +122,34 @@ class Refused(Exception):
     pass
 
 
-def number(doc, x):
-    x = doc.get(x) if isinstance(x, str) else x
-    if isinstance(x, bool) or not isinstance(x, (int, float)):
-        raise Refused
-    return x
+class Values(dict):
+    """The names in a formula as those of an expression in Python; a missing field is None."""
+    def __missing__(self, name):
+        return CONSTANTS.get(name)
 
 
-def evaluate(to, doc, target):
+def is_list(x):
+    return isinstance(x, list)
+
+
+CONSTANTS = {"null": None, "true": True, "false": False, "is_list": is_list, "int": int, "range": range}
+
+
+def evaluate(to, doc):
     if "value" in to:
         return copy.deepcopy(to["value"])
     if "copy" in to:
         return copy.deepcopy(doc.get(to["copy"]))
-    if "div" in to:
-        a, b = (number(doc, x) for x in to["div"])
-        if b == 0:
+    # Python has no notation for a field with a default.
+    text = re.sub(r"\((\w+)\|(\d+)\)", lambda m: m[1] if m[1] in doc else m[2], to["formula"])
+    # Classes reject truth values where they divide.
+    for operands in re.findall(r"(\w+) // (\w+)", text):
+        if any(isinstance(doc.get(name), bool) for name in operands):
             raise Refused
-        return a // b
-    if "mul" in to:
-        return int(math.prod(number(doc, x) for x in to["mul"]))
-    if "ceil_div" in to:
-        return math.ceil(number(doc, to["ceil_div"][0]) / to["ceil_div"][1])
-    if "keep_if" in to:
-        return doc.get(target) if doc.get(to["keep_if"]) else None
-    if "flags" in to:
-        return [to["then"] if x else to["else"] for x in doc[to["flags"]]]
-    if "named" in to:
-        return NAMED[to["named"]](doc)
-    layers = number(doc, "num_hidden_layers")
-    if "repeat" in to:
-        value = doc.get(to["repeat"])
-        return value if isinstance(value, list) else [value] * layers
-    if "from" in to:
-        start = number(doc, to["from"]) if doc.get(to["if"]) is not None else layers
-        return [to["then"] if i >= start else to["else"] for i in range(layers)]
-    period = to["period"]
-    if isinstance(period, list):
-        period = doc.get(period[0], period[1])
-    period = number(doc, period)
-    if period == 0:
+    try:
+        return copy.deepcopy(eval(text, Values(doc, __builtins__={})))
+    except (ArithmeticError, TypeError):
         raise Refused
-    return [to["else"] if (i + 1) % period else to["at"] for i in range(layers)]
-
-
-def bidirectional_window(doc):
-    window = doc.get("sliding_window")
-    return window // 2 + 1 if doc.get("use_bidirectional_attention") else window
-
-
-def activation_sparsity(doc):
-    layers = doc["num_hidden_layers"]
-    sparse = 10 if layers > 10 else 0
-    return [0.95] * sparse + [0.0] * (layers - sparse)
-
-
-def smollm3_layers(doc):
-    window = doc.get("use_sliding_window") and doc.get("sliding_window") is not None
-    return ["sliding_attention" if window and not rope else "full_attention" for rope in doc["no_rope_layers"]]
-
-
-def mamba_d_head(doc):
-    value = doc.get("mamba_d_head")
-    if value != "auto":
-        return value
-    inner = doc["mamba_d_ssm"] if doc.get("mamba_d_ssm") is not None else int(number(doc, "mamba_expand") * number(doc, "hidden_size"))
-    return inner // number(doc, "mamba_n_heads")
-
-
-NAMED = {"bidirectional_window": bidirectional_window, "activation_sparsity": activation_sparsity,
-         "smollm3_layers": smollm3_layers, "mamba_d_head": mamba_d_head}
-NAMED_FOR = {"sliding_window": "bidirectional_window", "activation_sparsity_pattern": "activation_sparsity",
-             "layer_types": "smollm3_layers", "mamba_d_head": "mamba_d_head"}
 
 
 def applies(rule, out, doc):
@@ -214,7 +167,7 @@ def apply(row, doc):
         doc = {**doc, **late}
     for rule in row.get("rules", []):
         if applies(rule, out, doc):
-            out[rule["set"]] = evaluate(rule["to"], out, rule["set"])
+            out[rule["set"]] = evaluate(rule["to"], out)
     out.update(late)
     for name in aliases:
         out.pop(name, None)
@@ -222,6 +175,16 @@ def apply(row, doc):
 
 
 # --- finding them ---------------------------------------------------------------------------------------------------------
+
+EACH = "for i in range(num_hidden_layers)"
+OTHERS = {
+    "sliding_window": "sliding_window // 2 + 1 if use_bidirectional_attention else sliding_window",
+    "activation_sparsity_pattern": f"[0.95 if i < 10 and num_hidden_layers > 10 else 0.0 {EACH}]",
+    "layer_types": "['sliding_attention' if use_sliding_window and sliding_window != null and not x else 'full_attention' for x in no_rope_layers]",
+    "mamba_d_head": "(mamba_d_ssm if mamba_d_ssm != null else int(mamba_expand * hidden_size)) // mamba_n_heads if mamba_d_head == 'auto' "
+                    "else mamba_d_head",
+}
+
 
 def candidates(target, default, fields, row):
     """Expressions that could describe a field, the plain ones first."""
@@ -231,39 +194,42 @@ def candidates(target, default, fields, row):
     for f in fields:
         if f != target and f not in ("tokenizer_class", "architectures"):
             yield {"copy": f}
+    def formula(text):
+        return {"formula": text}
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         wholes = [f for f in fields if f != target]
         for a, b in itertools.permutations(wholes, 2):
-            yield {"div": [a, b]}
+            yield formula(f"{a} // {b}")
         for a in wholes:
             for n in (2, 4, 8):
-                yield {"mul": [a, n]}
-            yield {"ceil_div": [a, 16]}
+                yield formula(f"int({a} * {n})")
+            yield formula(f"-(-{a} // 16)")
         for a, b in itertools.combinations(wholes, 2):
-            yield {"mul": [a, b]}
+            yield formula(f"int({a} * {b})")
     for f in ("use_sliding_window",):
         if f in fields:
-            yield {"keep_if": f}
-    if target in NAMED_FOR:
-        yield {"named": NAMED_FOR[target]}
+            yield formula(f"{target} if {f} else null")
+    if target in OTHERS:
+        yield formula(OTHERS[target])
     if isinstance(default, list):
-        values = list(dict.fromkeys(json.dumps(x) for x in default))
-        values = [json.loads(v) for v in values]
+        values = list(dict.fromkeys(repr(x) for x in default))
         for x, y in list(itertools.permutations(values, 2)) + [(v, v) for v in values]:
+            def period(n):
+                return formula(f"[{x} if (i + 1) % {n} == 0 else {y} {EACH}]")
             for n in (2, 3, 4, 5, 6):
-                yield {"period": n, "at": x, "else": y}
+                yield period(n)
                 for f in ("sliding_window_pattern", "full_attention_interval", "no_rope_layer_interval"):
-                    yield {"period": [f, n], "at": x, "else": y}
+                    yield period(f"({f}|{n})")
             for f in ("sliding_window_pattern", "no_rope_layer_interval"):
-                yield {"period": f, "at": x, "else": y}
+                yield period(f)
         for f in fields:
-            yield {"repeat": f}
+            yield formula(f"{f} if is_list({f}) else [{f} {EACH}]")
         kinds = ("full_attention", "sliding_attention", "chunked_attention")
-        if any(v in kinds for v in values):
+        if any(v.strip("'") in kinds for v in values):
             for f in fields + [0]:
                 if f == 0 or f.endswith("window_layers"):
-                    yield {"from": f, "if": "sliding_window", "then": "sliding_attention", "else": "full_attention"}
-            yield {"flags": "no_rope_layers", "then": "chunked_attention", "else": "full_attention"}
+                    yield formula(f"['sliding_attention' if sliding_window != null and i >= {f} else 'full_attention' {EACH}]")
+            yield formula("['chunked_attention' if x else 'full_attention' for x in no_rope_layers]")
 
 
 def documents(cls, default):
@@ -387,9 +353,9 @@ def rope_rules(cls, default):
     mrope = probe({"type": "mrope", "mrope_section": [2]})
     rules = []
     if mrope and mrope.get("type") == "default":
-        rules.append({"set": "rope_scaling", "if": "always", "to": {"named": "mrope_is_default"}})
+        rules.append({"set": "rope_scaling", "if": "always", "to": {"formula": "with(rope_scaling, 'type', 'default') if rope_scaling.type == 'mrope' else rope_scaling"}})
     if both and both["rope_type"] == "linear":
-        rules.append({"set": "rope_scaling", "if": "always", "to": {"named": "rope_type_of_type"}})
+        rules.append({"set": "rope_scaling", "if": "always", "to": {"formula": "with(rope_scaling, 'rope_type', rope_scaling.type) if rope_scaling.type != null else rope_scaling"}})
     elif old and old.get("rope_type") == "linear":
         rules.append({"set": "rope_scaling", "if": "always", "to": {"named": "rope_type_or_type"}})
     whole = probe({"type": "yarn", "rope_type": "yarn", "factor": 4})
@@ -397,9 +363,9 @@ def rope_rules(cls, default):
         rules.append({"set": "rope_scaling", "if": "always", "to": {"named": "rope_floats"}})
     text = source(cls)
     if 'self.original_max_position_embeddings = self.rope_scaling[' in text:
-        rules.append({"set": "original_max_position_embeddings", "if": "always", "to": {"named": "original_of_rope"}})
+        rules.append({"set": "original_max_position_embeddings", "if": "always", "to": {"formula": "rope_scaling.original_max_position_embeddings|original_max_position_embeddings"}})
     if '["su", "yarn"]' in text:
-        rules.append({"set": "rope_scaling", "if": "always", "to": {"named": "su_is_longrope"}})
+        rules.append({"set": "rope_scaling", "if": "always", "to": {"formula": "with(rope_scaling, 'type', 'longrope') if rope_scaling.type in ['su', 'yarn'] else rope_scaling"}})
     return rules
 
 

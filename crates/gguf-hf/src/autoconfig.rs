@@ -4,6 +4,7 @@
 //! module interprets them. A class fills in defaults, resolves aliases, derives fields from other fields and builds the nested
 //! configurations. A class may reject a document; the reference converter then uses the file unchanged.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -11,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::config_error::Error;
-use crate::formula::{floor_div, is_true};
+use crate::facts::Facts;
+use crate::formula::{self, Formula, is_true};
 
 type Fields = Map<String, Value>;
 
@@ -74,76 +76,21 @@ enum Expr {
     Copy {
         copy: String,
     },
-    Div {
-        div: (Operand, Operand),
-    },
-    Mul {
-        mul: Vec<Operand>,
-    },
-    CeilDiv {
-        ceil_div: (Operand, Operand),
-    },
-    Period {
-        period: Period,
-        at: Value,
-        #[serde(rename = "else")]
-        other: Value,
-    },
-    From {
-        from: Operand,
-        #[serde(rename = "if")]
-        guard: String,
-        then: Value,
-        #[serde(rename = "else")]
-        other: Value,
-    },
-    Flags {
-        flags: String,
-        then: Value,
-        #[serde(rename = "else")]
-        other: Value,
-    },
-    Repeat {
-        repeat: String,
-    },
-    KeepIf {
-        keep_if: String,
+    /// A formula over the fields, in the notation of the tables of architectures.
+    Formula {
+        formula: String,
     },
     Named {
         named: Named,
     },
 }
 
-/// A number, or the name of the field that holds it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Operand {
-    Number(i64),
-    Field(String),
-}
-
-/// A number of layers: a number, a field, or a field with a default.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Period {
-    Operand(Operand),
-    FieldOr(String, i64),
-}
-
 /// Rules that are not expressions.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Named {
-    BidirectionalWindow,
-    ActivationSparsity,
-    Smollm3Layers,
-    MambaDHead,
-    MropeIsDefault,
-    RopeTypeOfType,
     RopeTypeOrType,
-    SuIsLongrope,
     RopeFloats,
-    OriginalOfRope,
 }
 
 /// Conditions that a document must meet.
@@ -221,14 +168,16 @@ impl Table {
             store(&mut fields);
             given.extend(aliases.iter().map(|(name, _)| *name));
         }
+        let mut environment = formula::Fields { fields, facts: Facts::default(), n_blocks: 0 };
         for (target, when, expr) in &class.rules {
-            if when.applies(target, expr, &fields, &given) {
-                let value = expr.evaluate(target, &fields)?;
-                if !value.is_null() || fields.contains_key(target) {
-                    fields.insert(target.clone(), value);
+            if when.applies(target, expr, &environment.fields, &given) {
+                let value = expr.evaluate(target, &environment)?;
+                if !value.is_null() || environment.fields.contains_key(target) {
+                    environment.fields.insert(target.clone(), value);
                 }
             }
         }
+        let mut fields = environment.fields;
         store(&mut fields);
         fields.retain(|name, _| !class.map.contains_key(name));
         for (name, sub) in &class.subs {
@@ -292,98 +241,39 @@ impl When {
 }
 
 impl Expr {
-    fn evaluate(&self, target: &str, fields: &Fields) -> Result<Value, Stop> {
-        let get = |name: &str| fields.get(name).cloned().unwrap_or(Value::Null);
-        Ok(match self {
-            Expr::Value { value } => value.clone(),
-            Expr::Copy { copy } => get(copy),
-            Expr::Div { div: (a, b) } => quotient(a.of(fields)?, b.of(fields)?, b, fields)?.into(),
-            Expr::CeilDiv { ceil_div: (a, b) } => {
-                let (n, by) = (a.of(fields)?, b.of(fields)?);
-                (-quotient(n.checked_neg().ok_or(Stop::Refused)?, by, b, fields)?).into()
-            }
-            Expr::Mul { mul } => product(mul, fields)?.into(),
-            Expr::Period { period, at, other } => {
-                let period = match period {
-                    Period::Operand(operand) => operand.of(fields)?,
-                    Period::FieldOr(name, default) => match fields.contains_key(name) {
-                        true => integer(fields, name)?,
-                        false => *default,
-                    },
-                };
-                if period == 0 {
-                    return Err(Stop::Refused);
-                }
-                (1..=layers(fields)?).map(|i| if i % period == 0 { at } else { other }.clone()).collect()
-            }
-            Expr::From { from, guard, then, other } => {
-                let n_layers = layers(fields)?;
-                let start = if is_null(fields, guard) { n_layers } else { from.of(fields)? };
-                (0..n_layers).map(|i| if i >= start { then } else { other }.clone()).collect()
-            }
-            Expr::Flags { flags, then, other } => {
-                let flags = fields.get(flags).and_then(Value::as_array).ok_or(Stop::Refused)?;
-                flags.iter().map(|flag| if is_true(Some(flag)) { then } else { other }.clone()).collect()
-            }
-            Expr::Repeat { repeat } => match get(repeat) {
-                list @ Value::Array(_) => list,
-                value => {
-                    let n = layers(fields)? as usize;
-                    // A setting has few values, and the number of layers is small.
-                    match n_values(&value).saturating_mul(n) <= MAX_REPEATED {
-                        true => vec![value; n].into(),
-                        false => return Err(Stop::Refused),
-                    }
-                }
-            },
-            Expr::KeepIf { keep_if } => match is_true(fields.get(keep_if)) {
-                true => get(target),
-                false => Value::Null,
-            },
-            Expr::Named { named } => named.evaluate(get(target), fields)?,
-        })
+    fn evaluate(&self, target: &str, environment: &formula::Fields) -> Result<Value, Stop> {
+        let get = |name: &str| environment.fields.get(name).cloned().unwrap_or(Value::Null);
+        match self {
+            Expr::Value { value } => Ok(value.clone()),
+            Expr::Copy { copy } => Ok(get(copy)),
+            Expr::Formula { formula } => evaluate(formula, environment),
+            Expr::Named { named } => named.evaluate(get(target)),
+        }
+    }
+}
+
+/// The value of a formula. Fields that it cannot use are those that the classes reject.
+fn evaluate(formula: &str, environment: &formula::Fields) -> Result<Value, Stop> {
+    let formula = Formula::parse(formula).map_err(|_| Stop::Refused)?;
+    if formula.names().iter().any(|name| name == LAYERS) {
+        check_layers(&environment.fields)?;
+    }
+    let divisors = formula.divisors();
+    match environment.eval(&formula) {
+        // The classes divide integers.
+        Ok(Some(value)) if !divisors.is_empty() && value.as_i64().is_none() => Err(Stop::Refused),
+        Ok(value) => Ok(value.map_or(Value::Null, Cow::into_owned)),
+        Err(formula::Error::Unusable { what, found, .. }) if found == 0 && divisors.contains(&what) => {
+            Err(Stop::Invalid(Error::invalid(what, &found, "at least one")))
+        }
+        Err(_) => Err(Stop::Refused),
     }
 }
 
 impl Named {
     /// The replacement for a field's current value.
-    fn evaluate(&self, mut value: Value, fields: &Fields) -> Result<Value, Stop> {
-        let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
+    fn evaluate(&self, mut value: Value) -> Result<Value, Stop> {
         match self {
-            // Bidirectional attention: the window covers one side, and its bound is exclusive.
-            Named::BidirectionalWindow => {
-                if is_true(fields.get("use_bidirectional_attention")) {
-                    value = (value.as_i64().ok_or(Stop::Refused)?.div_euclid(2) + 1).into();
-                }
-            }
-            Named::ActivationSparsity => {
-                let n_layers = layers(fields)?;
-                let n_sparse = if n_layers > 10 { 10 } else { 0 };
-                value = (0..n_layers).map(|i| json!(if i < n_sparse { 0.95 } else { 0.0 })).collect();
-            }
-            Named::Smollm3Layers => {
-                let has_window = is_true(fields.get("use_sliding_window")) && !is_null(fields, "sliding_window");
-                let ropes = field("no_rope_layers").as_array().ok_or(Stop::Refused)?;
-                let kind =
-                    |rope| if has_window && !is_true(Some(rope)) { "sliding_attention" } else { "full_attention" };
-                value = ropes.iter().map(kind).collect();
-            }
-            Named::MambaDHead => {
-                if value == "auto" {
-                    let heads = Operand::Field("mamba_n_heads".to_owned());
-                    value = quotient(mamba_inner(fields)?, heads.of(fields)?, &heads, fields)?.into();
-                }
-            }
-            Named::MropeIsDefault => {
-                if value["type"] == "mrope" {
-                    value["type"] = "default".into();
-                }
-            }
-            Named::RopeTypeOfType => {
-                if let Some(kind) = value.get("type").cloned() {
-                    value["rope_type"] = kind;
-                }
-            }
             Named::RopeTypeOrType => {
                 if let Value::Object(rope) = &mut value {
                     let kind = rope.get("type").cloned().unwrap_or(Value::Null);
@@ -395,16 +285,6 @@ impl Named {
                     if let Some(number) = value.get_mut(name) {
                         *number = number.as_f64().ok_or(Stop::Refused)?.into();
                     }
-                }
-            }
-            Named::OriginalOfRope => {
-                if let Some(original) = field("rope_scaling").get("original_max_position_embeddings") {
-                    value = original.clone();
-                }
-            }
-            Named::SuIsLongrope => {
-                if value["type"] == "su" || value["type"] == "yarn" {
-                    value["type"] = "longrope".into();
                 }
             }
         }
@@ -481,18 +361,12 @@ fn is_longrope(rope: &Value, fields: &Fields) -> bool {
         && has_factors("long_factor")
 }
 
-/// The width of a Mamba layer.
-fn mamba_inner(fields: &Fields) -> Result<i64, Stop> {
-    match is_null(fields, "mamba_d_ssm") {
-        true => product(&["mamba_expand", "hidden_size"].map(|name| Operand::Field(name.to_owned())), fields),
-        false => integer(fields, "mamba_d_ssm"),
-    }
-}
-
-fn mamba_heads_fit(fields: &Fields) -> bool {
-    let (Ok(inner), Ok(heads)) = (mamba_inner(fields), integer(fields, "mamba_n_heads")) else { return false };
-    let Ok(dim) = integer(fields, "mamba_d_head") else { return false };
-    inner.checked_rem(heads) == Some(0) && dim.checked_mul(heads) == Some(inner)
+/// Whether the heads of Mamba make up its width.
+fn mamba_heads_fit(environment: &Fields) -> bool {
+    const FIT: &str =
+        "mamba_d_head * mamba_n_heads == (mamba_d_ssm if mamba_d_ssm != null else int(mamba_expand * hidden_size))";
+    let environment = formula::Fields { fields: environment.clone(), facts: Facts::default(), n_blocks: 0 };
+    evaluate(FIT, &environment).is_ok_and(|fits| fits == true)
 }
 
 /// The class labels of a classifier, or their indices if the document gives only their number.
@@ -543,56 +417,14 @@ fn integer(fields: &Fields, name: &str) -> Result<i64, Stop> {
     fields.get(name).and_then(Value::as_i64).ok_or(Stop::Refused)
 }
 
-impl Operand {
-    fn of(&self, fields: &Fields) -> Result<i64, Stop> {
-        match self {
-            Operand::Number(n) => Ok(*n),
-            Operand::Field(name) => integer(fields, name),
-        }
-    }
-}
+const LAYERS: &str = "num_hidden_layers";
 
-/// The quotient, rounded down; `operand` names the source of the divisor.
-fn quotient(n: i64, by: i64, operand: &Operand, fields: &Fields) -> Result<i64, Stop> {
-    if let (0, Operand::Field(name)) = (by, operand) {
-        let found = fields.get(name).unwrap_or(&Value::Null);
-        return Err(Stop::Invalid(Error::invalid(name, found, "at least one")));
-    }
-    floor_div(n, by).ok_or(Stop::Refused)
-}
-
-/// The integer part of a product of possibly fractional factors.
-fn product(factors: &[Operand], fields: &Fields) -> Result<i64, Stop> {
-    let (mut whole, mut real) = (Some(1i64), 1.0);
-    for factor in factors {
-        let number = match factor {
-            Operand::Number(n) => &json!(n),
-            Operand::Field(name) => fields.get(name).unwrap_or(&Value::Null),
-        };
-        whole = whole.zip(number.as_i64()).and_then(|(product, n)| product.checked_mul(n));
-        real *= number.as_f64().ok_or(Stop::Refused)?;
-    }
-    Ok(whole.unwrap_or(real as i64))
-}
-
-/// The maximum number of values after repeating a value for each layer.
-const MAX_REPEATED: usize = 1 << 20;
-
-/// The number of values in a JSON value, including itself.
-fn n_values(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => items.iter().map(n_values).fold(1, usize::saturating_add),
-        Value::Object(items) => items.values().map(n_values).fold(1, usize::saturating_add),
-        _ => 1,
-    }
-}
-
-fn layers(fields: &Fields) -> Result<i64, Stop> {
-    const FIELD: &str = "num_hidden_layers";
-    let n = integer(fields, FIELD)?;
+/// Checks the number of layers, which bounds lists with an element for each.
+fn check_layers(fields: &Fields) -> Result<(), Stop> {
+    let n = integer(fields, LAYERS)?;
     match n <= MAX_LAYERS {
-        true => Ok(n.max(0)),
-        false => Err(Stop::Invalid(Error::invalid(FIELD, &json!(n), "at most 65536 layers"))),
+        true => Ok(()),
+        false => Err(Stop::Invalid(Error::invalid(LAYERS, &json!(n), "at most 65536 layers"))),
     }
 }
 
@@ -608,16 +440,10 @@ mod tests {
         for class in table.model_types.values().chain(subs) {
             assert!(table.classes.contains_key(class), "{class}");
         }
-    }
-
-    #[test]
-    fn numbers_are_divided_as_in_python() {
-        let by = Operand::Number(0);
-        let fields = Fields::new();
-        for (n, d, expected) in [(7, 2, 3), (-7, 2, -4), (7, -2, -4), (-7, -2, 3), (6, 3, 2), (0, 5, 0)] {
-            assert_eq!(quotient(n, d, &by, &fields).unwrap(), expected, "{n} // {d}");
+        for (target, _, expr) in table.classes.values().flat_map(|class| &class.rules) {
+            if let Expr::Formula { formula } = expr {
+                assert!(Formula::parse(formula).is_ok(), "{target}: {formula}");
+            }
         }
-        assert!(quotient(i64::MIN, -1, &by, &fields).is_err());
-        assert!(quotient(1, 0, &by, &fields).is_err());
     }
 }

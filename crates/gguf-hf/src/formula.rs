@@ -38,7 +38,7 @@ use crate::facts::Fact;
 
 pub(crate) use error::Error;
 pub(crate) use fields::Fields;
-pub(crate) use numbers::{MINUS_INFINITY, floor_div};
+pub(crate) use numbers::MINUS_INFINITY;
 pub(crate) use syntax::{Formula, shown};
 pub(crate) use values::is_true;
 

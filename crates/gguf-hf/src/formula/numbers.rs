@@ -55,7 +55,7 @@ pub(super) fn whole(x: f64) -> Option<Value> {
 }
 
 /// The quotient of integers, rounded down.
-pub(crate) fn floor_div(x: i64, y: i64) -> Option<i64> {
+fn floor_div(x: i64, y: i64) -> Option<i64> {
     let towards_zero = x.checked_div(y)?;
     Some(towards_zero - i64::from(x % y != 0 && (x < 0) != (y < 0)))
 }

@@ -96,6 +96,17 @@ impl Formula {
             }
         }
     }
+
+    /// The formulas by which integers are divided, as they are shown in messages.
+    pub(crate) fn divisors(&self) -> Vec<String> {
+        match self {
+            Formula::Binary(Op::DivideDown, a, b) => [a.divisors(), vec![b.to_string()], b.divisors()].concat(),
+            Formula::Not(of) | Formula::Negative(of) => of.divisors(),
+            Formula::Binary(_, a, b) => [a.divisors(), b.divisors()].concat(),
+            Formula::If(of) => of.iter().flat_map(Formula::divisors).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A name of a field or fact for messages.
