@@ -27,7 +27,7 @@ usage: cargo bench -p gguf-benches --bench exact -- [options]
   --isa avx2,scalar  only these instruction sets, by the names in the table
   --weights N        weights for each type, kind of numbers, with and without a matrix; 10,000,000 if not given
   --threads N        2 if not given
-  --write FILE       writes the table there
+  --write FILE       replaces the last section of that page, which begins with this heading: ## Codecs
   --record FOLDER    writes the vectors of crates/gguf-quants/tests instead
 
 GGUF_PEERS names the folder with lib/libggml-base.so; GGUF_SHARED, if set, that with data/glossary-bf16.gguf for real
@@ -141,7 +141,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         tally.examples.iter().for_each(|e| println!("{e}"));
     }
     if let Some(file) = &options.write {
-        fs::write(file, &table)?;
+        let page = fs::read_to_string(file)?;
+        let before = page.find(HEADING).ok_or_else(|| format!("{}: no heading {HEADING:?}", file.display()))?;
+        fs::write(file, format!("{}{table}", &page[..before]))?;
     }
     if clean { Ok(()) } else { Err("not the same as ggml".into()) }
 }
@@ -173,6 +175,9 @@ fn run<'a>(
     }
 }
 
+/// The start of the section that has the table.
+const HEADING: &str = "## Codecs\n";
+
 fn table(cells: &[Cell], isas: &[Isa], weights: u64, real: bool) -> String {
     let mut out = String::new();
     let isas: Vec<_> = isas.iter().map(|isa| isa.name()).collect();
@@ -180,9 +185,9 @@ fn table(cells: &[Cell], isas: &[Isa], weights: u64, real: bool) -> String {
     let matrices: Vec<_> = Weights::ALL[1..].iter().map(|w| w.name()).collect();
     let _ = writeln!(
         out,
-        "# Exactness\n
+        "{HEADING}
 Every codec compared with the real libggml-base on x86-64: the bytes of `ggml_quantize_chunk`, the bits of `to_float`.
-Written by `cargo bench -p gguf-benches --bench exact -- --write docs/codecs-exactness.md`.
+Written by `cargo bench -p gguf-benches --bench exact -- --write docs/exactness.md`.
 
 * Encoded: {} weights or a little more of each kind of numbers: {}.
 * Matrices, in turn: {}. The length of a row and the number of rows change from piece to piece.
