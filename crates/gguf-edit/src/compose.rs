@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gguf_pipeline::plan::Op;
-use gguf_pipeline::{Draft, Error, Source, SourceRead, Stored, TensorPlan};
+use gguf_pipeline::{Draft, Error, Source, SourceRead, SourceVersion, Stored, TensorPlan};
 
 /// Sources with a common numbering of tensors.
 #[derive(Debug, Default)]
@@ -63,5 +63,9 @@ impl Source for Composed {
 
     fn check_unchanged(&self) -> Result<(), Error> {
         self.sources.iter().try_for_each(|source| source.check_unchanged())
+    }
+
+    fn versions(&self) -> Vec<SourceVersion> {
+        self.sources.iter().flat_map(|source| source.versions()).collect()
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use gguf_io::ReadAt;
 use gguf_pipeline::moves::{self, Axis, Move};
-use gguf_pipeline::{Error as PipelineError, Source, SourceRead};
+use gguf_pipeline::{Error as PipelineError, Source, SourceRead, SourceVersion};
 
 use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
@@ -336,6 +336,10 @@ impl Checkpoint {
 }
 
 impl Source for Checkpoint {
+    fn versions(&self) -> Vec<SourceVersion> {
+        self.parts.iter().filter_map(|part| SourceVersion::of(&part.path, &*part.source)).collect()
+    }
+
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let place =
             self.places.get(index).copied().unwrap_or(Place { part: usize::MAX, offset: 0, bytes: 0, view: None });

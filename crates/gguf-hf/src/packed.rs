@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use gguf_pipeline::plan::TensorPlan;
-use gguf_pipeline::{Error as PipelineError, Source, SourceRead};
+use gguf_pipeline::{Error as PipelineError, Source, SourceRead, SourceVersion};
 use gguf_quants::float;
 
 use crate::checkpoint::Checkpoint;
@@ -214,6 +214,10 @@ fn at(dir: &Path, checkpoint: &Checkpoint, source: PlanError) -> Error {
 }
 
 impl Source for Weights {
+    fn versions(&self) -> Vec<SourceVersion> {
+        self.checkpoint.versions()
+    }
+
     /// Packed weights are left out.
     fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {
         let is_replaced = self.replaced.as_ref().is_some_and(|(replaced, _)| *replaced == index);

@@ -252,6 +252,11 @@ impl ModelFile {
         }
     }
 
+    /// What distinguishes the bytes of a remote file from those at other times; see [`ReadAt::version`].
+    pub fn version(&self) -> Option<String> {
+        self.source.version()
+    }
+
     /// Fills `buf` with the bytes at `offset`, from the start of the GGUF.
     ///
     /// # Errors

@@ -86,6 +86,13 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     fn as_file(&self) -> Option<&File> {
         None
     }
+
+    /// What distinguishes these bytes from those that the source has at other times, such as an ETag; `None` otherwise, which is the default.
+    /// A run continues the work of an earlier one only if the versions of its sources are the same. A remote source that does not know its
+    /// version returns a value that no other one has.
+    fn version(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The default of [`ReadAt::preferred_read`]: fits the second-level cache together with its decoded values.
@@ -223,6 +230,11 @@ macro_rules! forward {
             fn as_file(&self) -> Option<&File> {
                 let $this = self;
                 $inner.as_file()
+            }
+
+            fn version(&self) -> Option<String> {
+                let $this = self;
+                $inner.version()
             }
         }
     )* };

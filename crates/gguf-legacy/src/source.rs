@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gguf_pipeline::{Error, Source};
+use gguf_pipeline::{Error, Source, SourceVersion};
 
 use crate::block::{Encoding, Reading, blocks_of_planes, memory_len};
 use crate::file::{Bytes, Piece};
@@ -160,6 +160,10 @@ impl LegacySource {
 }
 
 impl Source for LegacySource {
+    fn versions(&self) -> Vec<SourceVersion> {
+        self.parts.iter().filter_map(|(path, bytes)| SourceVersion::of(path, bytes)).collect()
+    }
+
     fn read(&self, index: usize, offset: u64, buffer_: &mut [u8]) -> Result<(), Error> {
         let tensor = self.tensors.get(index);
         let tensor = tensor.ok_or_else(|| Error::OutOfTensor { tensor: format!("number {index}"), bytes: 0 })?;

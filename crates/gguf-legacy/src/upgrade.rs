@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gguf_format::{ByteOrder, Dialect, GgmlType, Version};
 use gguf_io::IntoModel;
 use gguf_pipeline::plan::{Draft, Op, Reason};
-use gguf_pipeline::{Error as PipelineError, Source};
+use gguf_pipeline::{Error as PipelineError, Source, SourceVersion};
 use gguf_quants::codec::removed::{Interleaved, interleaved};
 
 use crate::block::Treatment;
@@ -123,6 +123,10 @@ impl Source for Apart {
 
     fn check_unchanged(&self) -> Result<(), PipelineError> {
         self.source.check_unchanged()
+    }
+
+    fn versions(&self) -> Vec<SourceVersion> {
+        self.source.versions()
     }
 }
 

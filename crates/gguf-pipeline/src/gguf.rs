@@ -10,7 +10,7 @@ use gguf_io::{IntoModel, Model, Tensor};
 use crate::error::Error;
 use crate::limits::MAX_TENSORS;
 use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, Shape, TensorPlan};
-use crate::source::{Source, Stored};
+use crate::source::{Source, SourceVersion, Stored};
 
 /// A key in the first shard of a model whose single file had an unusual layout: the length of that file as 8 little-endian bytes, then its
 /// head. Merging the shards restores that exact file. The key is removed together with the keys of a split.
@@ -99,6 +99,11 @@ impl Source for GgufSource {
 
     fn check_unchanged(&self) -> Result<(), Error> {
         self.model.files().iter().try_for_each(|file| file.check_unchanged().map_err(Error::input))
+    }
+
+    fn versions(&self) -> Vec<SourceVersion> {
+        let files = self.model.files().iter();
+        files.filter_map(|file| Some(SourceVersion::new(file.path(), file.file_bytes(), file.version()?))).collect()
     }
 }
 

@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
 use crate::error::{Difference, Error};
 use crate::plan::TensorPlan;
 use crate::sink::NewOutput;
+use crate::source::SourceVersion;
 
 /// The maximum length of a journal: enough for some 4 TB of data. Chunks beyond it are written again.
 const MAX_BYTES: u64 = 64 << 20;
@@ -80,6 +81,9 @@ struct InputFile {
     bytes: u64,
     /// Time of the last change, in nanoseconds since 1970.
     modified: Option<u64>,
+    /// The version of a file that is not local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
 }
 
 impl Identity {
@@ -96,8 +100,15 @@ impl Identity {
                 path: path.to_string_lossy().into_owned(),
                 bytes: metadata.len(),
                 modified: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+                version: None,
             })
         };
+        let remote = draft.source.versions().into_iter().map(|SourceVersion { path, bytes, version }| InputFile {
+            path: path.to_string_lossy().into_owned(),
+            bytes,
+            modified: None,
+            version: Some(version),
+        });
         let entries: Vec<_> = draft.tensors.iter().filter_map(|t| Some((&t.name, t.importance.as_ref()?))).collect();
         Ok(Identity {
             gguf_journal: VERSION,
@@ -107,7 +118,7 @@ impl Identity {
             tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, WithoutImportance(&draft.tensors))),
             importance: hash_of_debug(&entries),
             file_bytes: file.n_bytes(),
-            inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
+            inputs: inputs.iter().map(input).chain(remote.map(Ok)).collect::<Result<_, Error>>()?,
             group: group.to_owned(),
         })
     }

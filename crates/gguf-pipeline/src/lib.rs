@@ -56,4 +56,4 @@ pub use progress::{Cancelled, Event, Progress};
 pub use run::{check_outputs, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
-pub use source::{Source, SourceRead, Stored};
+pub use source::{Source, SourceRead, SourceVersion, Stored};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use gguf_io::ModelFile;
+use gguf_io::{ModelFile, ReadAt};
 
 use crate::error::Error;
 
@@ -65,6 +65,36 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// [`gguf_io::Error::Changed`] as the [cause](Error::Input), and errors of the system.
     fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The versions of files that are not local; see [`ReadAt::version`](gguf_io::ReadAt::version). A run continues an earlier one only if all
+    /// are the same. By default, there are none.
+    fn versions(&self) -> Vec<SourceVersion> {
+        Vec::new()
+    }
+}
+
+/// The version of a file that is not local.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceVersion {
+    /// The name of the file.
+    pub path: PathBuf,
+    /// The length in bytes.
+    pub bytes: u64,
+    /// What [`ReadAt::version`](gguf_io::ReadAt::version) says.
+    pub version: String,
+}
+
+impl SourceVersion {
+    /// The version of a file; `None` for a local one.
+    pub fn of(path: impl Into<PathBuf>, source: &(impl ReadAt + ?Sized)) -> Option<SourceVersion> {
+        Some(SourceVersion::new(path, source.size().unwrap_or(0), source.version()?))
+    }
+
+    /// The version of a file.
+    pub fn new(path: impl Into<PathBuf>, bytes: u64, version: impl Into<String>) -> SourceVersion {
+        SourceVersion { path: path.into(), bytes, version: version.into() }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::attempts::{Attempts, Failed, Retry};
 use crate::budget::lock;
 use crate::client::{Answer, Client, Request};
 use crate::error::{Error, Problem};
-use crate::identity::{Identity, changed_length, shown};
+use crate::identity::{Identity, changed_length, shown, unknown_version};
 use crate::location::Url;
 use crate::ranged::{Fetch, PREFERRED, Ranged};
 
@@ -251,6 +251,10 @@ impl ReadAt for HttpFile {
 
     fn preferred_read(&self) -> usize {
         PREFERRED
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.0.ranges.identity.get().map_or_else(unknown_version, Identity::version))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What must be the same in all responses for a file.
 
+use std::time::SystemTime;
+
 use crate::error::Problem;
 
 /// The largest length of a file that is believed: 1 EB.
@@ -25,6 +27,16 @@ impl Identity {
         }
     }
 
+    /// What distinguishes the file from later ones of the same name: its ETag, or the time of its last change; otherwise a text that no other
+    /// file has.
+    pub(crate) fn version(&self) -> String {
+        match (&self.etag, &self.modified) {
+            (Some(etag), _) => format!("ETag {}", shown(etag)),
+            (None, Some(modified)) => format!("Last-Modified {}", shown(modified)),
+            (None, None) => unknown_version(),
+        }
+    }
+
     /// Checks a later response.
     pub(crate) fn check(&self, later: &Identity) -> Result<(), Problem> {
         let differs = |before: &Option<String>, after: &Option<String>| match (before, after) {
@@ -39,6 +51,11 @@ impl Identity {
             None => Ok(()),
         }
     }
+}
+
+/// The version of a file of which none is known: it differs from all others.
+pub(crate) fn unknown_version() -> String {
+    format!("unknown at {:?}", SystemTime::now())
 }
 
 pub(crate) fn changed_length(before: u64, after: u64) -> Problem {

@@ -73,6 +73,48 @@ fn what_is_written_has_the_same_bytes() {
     }
 }
 
+/// Another file of that name, even with the same head, must not complete what was made of the first.
+#[test]
+fn a_run_is_resumed_with_the_same_file_alone() {
+    const FAILS: usize = 0;
+    const CHANGED: usize = 1;
+    const WHOLE: usize = 2;
+    let dir = folder();
+    let path = model(dir.path());
+    let model = fs::read(&path).unwrap();
+    let other: Vec<u8> = model.iter().enumerate().map(|(i, b)| if i < model.len() / 2 { *b } else { b ^ 1 }).collect();
+    let state = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(FAILS));
+    let served = (model.clone(), std::sync::Arc::clone(&state));
+    let server = Server::start(move |_, request| {
+        let range = request.range.as_deref().unwrap_or("bytes=0-");
+        let start: usize = range["bytes=".len()..].split('-').next().unwrap().parse().unwrap();
+        match served.1.load(std::sync::atomic::Ordering::SeqCst) {
+            FAILS if (4_000_000..5_800_000).contains(&start) => Reply::new(404, ""),
+            CHANGED => file(request, &other, "\"two\""),
+            _ => file(request, &served.0, "\"one\""),
+        }
+    });
+    let out = dir.path().join("o.gguf");
+    let line = format!("quantize {} {} Q8_0 --resume --threads 1", server.url("/m.gguf"), out.display());
+    let run = |now| {
+        state.store(now, std::sync::atomic::Ordering::SeqCst);
+        gguf(&words(&line), "")
+    };
+    run(FAILS).exits(2).says(&["404", "finished work is kept"]);
+    run(CHANGED).exits(2).says(&["m.gguf has changed"]);
+    assert!(!out.exists());
+    let before = server.n_requests();
+    run(WHOLE).exits(0);
+    let ranges: Vec<String> = server.requests().into_iter().skip(before).filter_map(|request| request.range).collect();
+    assert!(
+        !ranges.iter().any(|range| range.starts_with("bytes=46784-")),
+        "the first tensor is read again: {ranges:?}"
+    );
+    let line = format!("quantize {} {} Q8_0", path.display(), dir.path().join("direct.gguf").display());
+    gguf(&words(&line), "").exits(0);
+    assert!(fs::read(out).unwrap() == fs::read(dir.path().join("direct.gguf")).unwrap());
+}
+
 #[test]
 fn the_head_is_one_request_and_each_byte_comes_once() {
     let dir = folder();

@@ -17,7 +17,7 @@ use crate::attempts::PROGRESS;
 use crate::budget::lock;
 use crate::client::Client;
 use crate::error::{Error, Problem};
-use crate::identity::Identity;
+use crate::identity::{Identity, unknown_version};
 use crate::location::Location;
 use crate::ranged::{Fetch, PREFERRED, Ranged};
 use crate::settings::Event;
@@ -192,6 +192,10 @@ impl ReadAt for StoreFile {
 
     fn preferred_read(&self) -> usize {
         PREFERRED
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.0.ranges.identity.get().map_or_else(unknown_version, Identity::version))
     }
 }
 
