@@ -87,7 +87,6 @@ const UPLOADS: &[(&str, &[&str])] = &[
 
 /// Options that need an output on this machine.
 const NOT_FOR_UPLOADS: &[(&str, &str)] = &[
-    ("resume", "an upload cannot be resumed"),
     ("hash", "uploaded files are not read back"),
     ("verify", "uploaded files are not read back"),
     ("delete_input", "uploaded files are not read back"),

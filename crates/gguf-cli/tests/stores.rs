@@ -22,7 +22,8 @@ mod stores {
         [Stores]
             urls_have_the_output_of_files,
             written_objects_have_the_bytes_of_files,
-            interrupted_uploads_leave_nothing;
+            interrupted_uploads_leave_nothing,
+            killed_uploads_are_resumed;
     }
 
     fn urls_have_the_output_of_files() {
@@ -110,6 +111,42 @@ mod stores {
         assert!(!output.status.success() && start.elapsed() < Duration::from_secs(5), "{output:?}");
         let show = program().args(["show".to_owned(), unique("s3://models/UNIQUE/never.gguf")]).output().unwrap();
         assert!(String::from_utf8_lossy(&show.stderr).contains("404"), "{show:?}");
+    }
+
+    #[cfg(unix)]
+    fn killed_uploads_are_resumed() {
+        use_stores();
+        let dir = folder();
+        let (path, expected) = (dir.path().join("m.gguf"), dir.path().join("f32.gguf"));
+        run(&format!("convert {} -o {}", glossary().display(), path.display()));
+        run(&format!("quantize {} {} F32", path.display(), expected.display()));
+        let (model, expected) = (fs::read(path).unwrap(), fs::read(expected).unwrap());
+        let slow = Nginx::start_with(&vec![("m.gguf".to_owned(), model.clone())], "limit_rate 700k;");
+        for (store, kill) in [("s3", "-KILL"), ("az", "-KILL"), ("s3", "-INT")] {
+            let out = unique(&format!("{store}://models/UNIQUE/resumed{kill}.gguf"));
+            let line = format!("quantize {}/m.gguf {out} F32 --resume --threads 2", slow.address);
+            let mut is_done = false;
+            for wait in [2500, 3000] {
+                let child = program().args(words(&line)).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(wait));
+                Command::new("kill").args([kill, &child.id().to_string()]).status().unwrap();
+                let output = child.wait_with_output().unwrap();
+                if output.status.success() {
+                    is_done = true;
+                    break;
+                }
+                let show = program().args(["show", &out]).output().unwrap();
+                assert!(String::from_utf8_lossy(&show.stderr).contains("404"), "{show:?}");
+                let manifest = String::from_utf8(get(&format!("{out}.upload.json"))).unwrap();
+                assert!(manifest.contains("\"gguf_upload\":1") && !manifest.contains("secret"), "{manifest}");
+            }
+            if !is_done {
+                run(&line);
+            }
+            assert!(get(&out) == expected, "{out}");
+            let manifest = program().args(["show".to_owned(), format!("{out}.upload.json")]).output().unwrap();
+            assert!(String::from_utf8_lossy(&manifest.stderr).contains("404"), "{manifest:?}");
+        }
     }
 }
 

@@ -202,7 +202,7 @@ impl Error {
 
     /// Whether repeating the run would fail in the same way, so that completed work is useless. Only then is resumable work discarded;
     /// after every other error it is kept.
-    pub(crate) fn recurs(&self) -> bool {
+    pub fn recurs(&self) -> bool {
         match self {
             Error::Importance(_) | Error::Codec { .. } | Error::Rows { .. } | Error::NotFinite { .. } => true,
             Error::Input(e) => e.is_bad_file(),

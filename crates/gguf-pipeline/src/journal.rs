@@ -123,6 +123,11 @@ impl Identity {
         })
     }
 
+    /// A hash of all of it.
+    pub(crate) fn hash(&self) -> String {
+        hash_of_debug(self)
+    }
+
     /// The first line of a journal: the identity, a space, and the hash of the text before it.
     fn to_line(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;

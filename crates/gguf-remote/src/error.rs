@@ -97,6 +97,8 @@ pub enum Problem {
     NotInRepository,
     /// An object that was to be created exists.
     Exists,
+    /// A run with other inputs or options has kept an unfinished upload of the object.
+    OtherUpload,
     /// An object has another length than what was uploaded.
     Uploaded {
         /// Bytes that were uploaded.
@@ -128,7 +130,7 @@ impl Error {
             Problem::Status { status: 401 | 403, .. } | Problem::Identity(_) => io::ErrorKind::PermissionDenied,
             Problem::TimedOut(_) => io::ErrorKind::TimedOut,
             Problem::Location(_) | Problem::Options(_) => io::ErrorKind::InvalidInput,
-            Problem::Exists => io::ErrorKind::AlreadyExists,
+            Problem::Exists | Problem::OtherUpload => io::ErrorKind::AlreadyExists,
             Problem::NoStores => io::ErrorKind::Unsupported,
             Problem::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::Other,
@@ -203,6 +205,9 @@ impl fmt::Display for Problem {
             Problem::Offline(what) => write!(f, "{what} is not in the cache, and offline mode is set"),
             Problem::NotInRepository => f.write_str("the repository has no such file"),
             Problem::Exists => f.write_str("the object exists already"),
+            Problem::OtherUpload => f.write_str(
+                "an interrupted upload of this name is kept, but it was begun with other inputs, options or another version of the program",
+            ),
             Problem::Uploaded { expected, found } => {
                 write!(f, "uploaded {expected} bytes, but the object has {found}; another program may have written it")
             }

@@ -18,11 +18,13 @@ mod build;
 mod connect;
 mod file;
 mod folder;
+mod manifest;
 mod options;
 mod run;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 pub use file::StoreFile;
 pub use folder::StoreFolder;

@@ -40,8 +40,9 @@ pub use several::{Written, each_once, plan_all, warn_once, write_all};
 /// progress, warnings and errors go to standard error.
 ///
 /// --resume continues an interrupted run. Finished work is kept in OUT.partial and OUT.journal, whether the
-/// interruption is a signal, a full disk or a power failure. On resume, every finished piece is read again and its hash
-/// verified; mismatches are redone. The number of threads may change between runs.
+/// interruption is a signal, a full disk or a power failure; of an output in a store, in its upload and OUT.upload.json.
+/// On resume, every finished piece of a file is read again and its hash verified; mismatches are redone. The number of
+/// threads may change between runs.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
 gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...

@@ -139,7 +139,7 @@ pub fn upload_all(
         let path = locations.first().map(Location::to_string).unwrap_or_default();
         gguf_pipeline::Error::io("write", Path::new(&path), std::io::Error::other(failure.to_string()))
     })?;
-    let mut sink = gguf_remote::StoreSink::new(client, locations, options.force);
+    let mut sink = gguf_remote::StoreSink::new(client, locations, options.force).resume(options.resume);
     let alone: Vec<&Plan> = plans.iter().map(|(plan, _)| *plan).collect();
     let mut summaries = gguf_pipeline::run_all_to(&alone, &mut sink, options, progress)?;
     for ((plan, out), summary) in plans.iter().zip(&mut summaries) {

@@ -3,26 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gguf_pipeline::{Error as RunError, Event, NewOutput, Progress, Sink};
+use gguf_pipeline::{Error as RunError, Event, Kept, NewOutput, Piece, Progress, Sink};
 use object_store::multipart::PartId;
-use object_store::path::Path as Key;
-use object_store::{MultipartId, ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutPayload};
 use tokio::task::JoinHandle;
 
-use super::{Bucket, run};
+use super::manifest::{Manifest, PieceKey};
+use super::run;
+use super::upload::{KeptUpload, Object, Part, SAVE, Upload, part_len};
 use crate::budget::lock;
 use crate::client::Client;
 use crate::error::{Error, Problem};
 use crate::location::Location;
 use crate::settings::Settings;
-
-/// The most parts of an object.
-const PARTS: u64 = 10_000;
 
 /// The parts in memory, if they are long.
 const AT_ONCE: u64 = 3;
@@ -37,11 +34,15 @@ const AT_ONCE: u64 = 3;
 /// were not aborted because the program was killed; a rule of the bucket can remove them. Azure removes them after a week in any case.
 ///
 /// Objects get their names one after the other. If one fails, those that are complete are deleted again, except where they have replaced others.
-/// Resuming is not supported: a run that was interrupted starts anew.
+///
+/// A sink that [resumes](StoreSink::resume) keeps uploads for a later run. It has a manifest beside each object, `model.gguf.upload.json` for
+/// `model.gguf`, with the identifiers of the parts that have arrived. It is written every two seconds while there are new parts, and at the end
+/// of a run; it is removed when the object is complete.
 pub struct StoreSink {
     client: Client,
     locations: Vec<Location>,
     replace: bool,
+    resume: bool,
     uploads: Vec<Upload>,
     progress: Arc<Uploading>,
     limits: Limits,
@@ -63,40 +64,6 @@ impl Limits {
         let threads = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
         Limits { shortest: PART, memory: (threads.max(2) + 1) * PART }
     }
-}
-
-/// The length of the parts of an object. It is whole mebibytes, unless a test has shorter parts.
-pub(super) fn part_len(length: u64, limits: Limits) -> u64 {
-    length.div_ceil(PARTS).next_multiple_of(limits.shortest.min(1 << 20)).max(limits.shortest)
-}
-
-/// The upload of an object.
-struct Upload {
-    object: Arc<Object>,
-    length: u64,
-    /// The length of all parts but the last.
-    part: u64,
-    /// Bytes that are not written.
-    padding: Vec<Range<u64>>,
-    /// Parts that lack bytes.
-    begun: Mutex<BTreeMap<u64, Part>>,
-    /// The ETag of the object that is to be replaced.
-    replaced: Option<Option<String>>,
-    is_complete: bool,
-}
-
-/// Where an upload goes.
-struct Object {
-    bucket: Arc<Bucket>,
-    key: Key,
-    url: String,
-    id: MultipartId,
-}
-
-/// A part that is being filled.
-struct Part {
-    bytes: Vec<u8>,
-    missing: u64,
 }
 
 /// The parts of all uploads that are in memory.
@@ -125,28 +92,84 @@ impl StoreSink {
 
     pub(super) fn with_limits(client: &Client, locations: Vec<Location>, replace: bool, limits: Limits) -> StoreSink {
         let (client, uploads, progress) = (client.clone(), Vec::new(), Arc::default());
-        StoreSink { client, locations, replace, uploads, progress, limits }
+        StoreSink { client, locations, replace, resume: false, uploads, progress, limits }
     }
 
-    /// Begins the upload of an output, without data.
-    fn begin(&self, location: &Location, output: &NewOutput<'_>) -> Result<Upload, Error> {
+    /// Keeps uploads if the run ends early, and continues those that an earlier run has kept.
+    #[must_use]
+    pub fn resume(mut self, yes: bool) -> StoreSink {
+        self.resume = yes;
+        self
+    }
+
+    /// Begins the upload of an output, without data, or continues it. `identity` is that of the output, if the upload is kept.
+    fn begin(&self, location: &Location, output: &NewOutput<'_>, identity: Option<String>) -> Result<Upload, Error> {
         let (bucket, key) = self.client.buckets().open(location)?;
         let url = location.to_string();
-        let replaced = bucket.find(&url, &key)?.map(|found| found.e_tag);
-        if replaced.is_some() && !self.replace {
+        let (length, found) = (output.n_bytes(), bucket.find(&url, &key)?);
+        let part = part_len(length, self.limits);
+        let manifest = Manifest::key(&key).map_err(|problem| Error::new(&url, problem))?;
+        let earlier = match identity.is_some() {
+            true => Manifest::read(&bucket, &url, &manifest)?,
+            false => None,
+        };
+        let (earlier, other) = match earlier {
+            Some(earlier) if Some(&earlier.identity) == identity.as_ref() && earlier.part == part => {
+                (Some(earlier), None)
+            }
+            other => (None, other),
+        };
+        if let Some(other) = other {
+            if !self.replace {
+                return Err(Error::new(&url, Problem::OtherUpload));
+            }
+            run::finish(async { Ok(bucket.uploads.abort_multipart(&key, &other.id).await?) });
+        }
+        // A run may have ended between the completion of the object and the removal of the manifest.
+        let is_complete = earlier.as_ref().is_some_and(|earlier| {
+            let is_new = |found: &object_store::ObjectMeta| {
+                found.size == length && earlier.replaced.as_ref().is_none_or(|before| *before != found.e_tag)
+            };
+            earlier.parts.len() as u64 == length.div_ceil(part) && found.as_ref().is_some_and(is_new)
+        });
+        let replaced = found.map(|found| found.e_tag);
+        if replaced.is_some() && !self.replace && !is_complete {
             return Err(Error::new(&url, Problem::Exists));
         }
-        let id = bucket.run(&url, None, async { Ok(bucket.uploads.create_multipart(&key).await?) })?;
-        let length = output.n_bytes();
-        Ok(Upload {
-            object: Arc::new(Object { bucket, key, url, id }),
-            length,
-            part: part_len(length, self.limits),
-            padding: output.padding(),
-            begun: Mutex::default(),
-            replaced,
-            is_complete: false,
-        })
+        let id = match &earlier {
+            Some(earlier) => earlier.id.clone(),
+            None => bucket.run(&url, None, async { Ok(bucket.uploads.create_multipart(&key).await?) })?,
+        };
+        let is_resumed = earlier.is_some();
+        let kept = identity.map(|identity| KeptUpload {
+            manifest,
+            earlier: earlier.unwrap_or_else(|| Manifest {
+                identity,
+                id: id.clone(),
+                part,
+                replaced: replaced.clone(),
+                parts: BTreeMap::new(),
+                overflows: BTreeMap::new(),
+            }),
+            is_resumed,
+            overflows: Mutex::default(),
+            saved: Mutex::new(Instant::now()),
+        });
+        let padding = output.padding();
+        let object = Arc::new(Object { bucket, key, url, id });
+        let upload = Upload { object, length, part, padding, begun: Mutex::default(), replaced, is_complete, kept };
+        if !is_resumed {
+            // A run that is killed leaves no upload that nobody knows.
+            upload.save(&BTreeMap::new())?;
+        }
+        Ok(upload)
+    }
+
+    /// The parts of an output that have arrived in this run.
+    fn arrived(&self, output: usize) -> BTreeMap<u64, String> {
+        let state = lock(&self.progress.state);
+        let of = state.done.range((output, 0)..=(output, u64::MAX));
+        of.map(|((_, index), id)| (*index, id.content_id.clone())).collect()
     }
 
     /// Waits for memory for a part.
@@ -185,6 +208,10 @@ impl StoreSink {
             let range = upload.range(index);
             let n = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(n);
+            if upload.has(index) {
+                (at, bytes) = (at + n as u64, later);
+                continue;
+            }
             let full = loop {
                 let mut begun = lock(&upload.begun);
                 match begun.get_mut(&index) {
@@ -257,7 +284,20 @@ impl StoreSink {
         let mut state = lock(&self.progress.state);
         state.tasks.retain(|task| !task.is_finished());
         state.tasks.push(task);
-        Ok(())
+        drop(state);
+        self.save_now_and_then(output, upload)
+    }
+
+    /// Writes the manifest of an upload, if the last one is old.
+    fn save_now_and_then(&self, output: usize, upload: &Upload) -> Result<(), Error> {
+        let Some(kept) = &upload.kept else { return Ok(()) };
+        let mut saved = lock(&kept.saved);
+        if saved.elapsed() < SAVE {
+            return Ok(());
+        }
+        *saved = Instant::now();
+        drop(saved);
+        upload.save(&self.arrived(output))
     }
 
     /// Waits until all parts have arrived.
@@ -283,7 +323,7 @@ impl StoreSink {
             for index in 0..upload.length.div_ceil(upload.part) {
                 let range = upload.range(index);
                 let is_sent = lock(&self.progress.state).done.contains_key(&(output, index));
-                if is_sent {
+                if is_sent || upload.has(index) {
                     continue;
                 }
                 if upload.missing(&range) > 0 {
@@ -297,13 +337,13 @@ impl StoreSink {
             }
         }
         self.wait()?;
-        let mut all: Vec<Vec<PartId>> = self.uploads.iter().map(|_| Vec::new()).collect();
-        for ((output, _), id) in std::mem::take(&mut lock(&self.progress.state).done) {
-            if let Some(parts) = all.get_mut(output) {
-                parts.push(id);
-            }
-        }
-        Ok(all)
+        let all = self.uploads.iter().enumerate().map(|(output, upload)| {
+            let mut parts = self.arrived(output);
+            upload.save(&parts)?;
+            parts.extend(upload.kept.iter().flat_map(|kept| kept.earlier.parts.clone()));
+            Ok(parts.into_values().map(|content_id| PartId { content_id }).collect())
+        });
+        all.collect()
     }
 
     /// Whether no upload is begun and no memory is used.
@@ -313,8 +353,8 @@ impl StoreSink {
         self.uploads.is_empty() && state.in_flight == 0 && state.in_memory == 0
     }
 
-    /// Stops all uploads, and removes their parts.
-    fn stop(&mut self) {
+    /// Stops all uploads. Removes their parts, unless they are kept.
+    fn stop(&mut self, keep: bool) {
         let mut state = lock(&self.progress.state);
         for task in state.tasks.drain(..) {
             task.abort();
@@ -323,65 +363,24 @@ impl StoreSink {
         while state.in_flight > 0 {
             state = self.progress.wait(state);
         }
-        *state = State::default();
         drop(state);
-        for upload in self.uploads.drain(..) {
+        let arrived: Vec<_> = (0..self.uploads.len()).map(|output| self.arrived(output)).collect();
+        *lock(&self.progress.state) = State::default();
+        for (upload, parts) in self.uploads.drain(..).zip(arrived) {
             let Object { bucket, key, id, .. } = &*upload.object;
+            if let Some(kept) = &upload.kept {
+                if keep {
+                    run::finish(async { upload.manifest(kept, &parts).put(bucket, &kept.manifest).await });
+                    continue;
+                }
+                run::finish(async { Ok(bucket.objects.delete(&kept.manifest).await?) });
+            }
             // The run has failed already, and its error is the one to report. A cancelled client does this as well.
             match (upload.is_complete, &upload.replaced) {
                 (false, _) => run::finish(async { Ok(bucket.uploads.abort_multipart(key, id).await?) }),
                 (true, None) => run::finish(async { Ok(bucket.objects.delete(key).await?) }),
                 (true, Some(_)) => {}
             }
-        }
-    }
-}
-
-impl Upload {
-    /// The bytes of a part.
-    fn range(&self, index: u64) -> Range<u64> {
-        let start = index.saturating_mul(self.part);
-        start..start.saturating_add(self.part).min(self.length)
-    }
-
-    /// The number of bytes in a range that will be written.
-    fn missing(&self, range: &Range<u64>) -> u64 {
-        let first = self.padding.partition_point(|gap| gap.end <= range.start);
-        let gaps = self.padding.iter().skip(first).take_while(|gap| gap.start < range.end);
-        let padding: u64 = gaps.map(|gap| gap.end.min(range.end) - gap.start.max(range.start)).sum();
-        range.end - range.start - padding
-    }
-
-    /// Makes an object of the parts, and compares its length.
-    fn complete(&self, parts: Vec<PartId>) -> Result<(), Error> {
-        let Object { bucket, key, url, id } = &*self.object;
-        let done = bucket.run(url, None, async { Ok(bucket.uploads.complete_multipart(key, id, parts).await?) });
-        let found = bucket.find(url, key);
-        let is_new = |found: &Option<_>| match found {
-            Some(object_store::ObjectMeta { size, e_tag, .. }) => {
-                *size == self.length && self.replaced.as_ref().is_none_or(|before| before != e_tag)
-            }
-            None => false,
-        };
-        match (done, found) {
-            (Ok(_), Ok(Some(found))) if found.size == self.length => Ok(()),
-            (Ok(_), Ok(found)) => {
-                let found = found.map_or(0, |found| found.size);
-                Err(Error::new(url, Problem::Uploaded { expected: self.length, found }))
-            }
-            // The answer to the first attempt was lost, and the store does not know the upload any more.
-            (Err(e), Ok(found)) if e.attempts > 1 && is_new(&found) => Ok(()),
-            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
-        }
-    }
-}
-
-impl Part {
-    fn fill(&mut self, at: u64, bytes: &[u8]) {
-        let place = usize::try_from(at).ok().and_then(|at| self.bytes.get_mut(at..)?.get_mut(..bytes.len()));
-        if let Some(place) = place {
-            place.copy_from_slice(bytes);
-            self.missing = self.missing.saturating_sub(bytes.len() as u64);
         }
     }
 }
@@ -420,17 +419,23 @@ impl Sink for StoreSink {
             let e = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(RunError::io("write", Path::new("objects"), e));
         }
-        self.stop();
+        self.stop(self.resume);
         let begun = outputs.iter().enumerate().try_for_each(|(i, output)| {
             let Some(location) = self.locations.get(i) else { return Ok(()) };
             let head = output.head()?;
-            let upload = self.begin(location, output).map_err(|e| failed(location, e))?;
+            let identity = self.resume.then(|| output.identity()).transpose()?;
+            let upload = self.begin(location, output, identity).map_err(|e| failed(location, e))?;
             progress.event(Event::Opened { path: Path::new(&upload.object.url) });
             self.uploads.push(upload);
             self.write(i, 0, &head).map_err(|e| failed(location, e))
         });
         if begun.is_err() {
-            self.stop();
+            // What earlier runs have kept stays.
+            let (earlier, new): (Vec<_>, Vec<_>) = self.uploads.drain(..).partition(Upload::is_resumed);
+            self.uploads = new;
+            self.stop(false);
+            self.uploads = earlier;
+            self.stop(true);
         }
         begun
     }
@@ -448,7 +453,7 @@ impl Sink for StoreSink {
 
     fn commit(&mut self, progress: &dyn Progress) -> Result<(), RunError> {
         let parts = self.all_parts().map_err(failed_somewhere)?;
-        for (upload, parts) in self.uploads.iter_mut().zip(parts) {
+        for (upload, parts) in self.uploads.iter_mut().zip(parts).filter(|(upload, _)| !upload.is_complete) {
             let Object { bucket, key, url, .. } = &*upload.object;
             // Nobody else may have made it since.
             if upload.replaced.is_none() && !self.replace && bucket.find(url, key).map_err(failed_somewhere)?.is_some()
@@ -459,20 +464,68 @@ impl Sink for StoreSink {
             upload.is_complete = true;
             progress.event(Event::Named { path: Path::new(url) });
         }
-        self.uploads.clear();
+        for upload in self.uploads.drain(..) {
+            if let Some(kept) = &upload.kept {
+                let bucket = &upload.object.bucket;
+                run::finish(async { Ok(bucket.objects.delete(&kept.manifest).await?) });
+            }
+        }
+        *lock(&self.progress.state) = State::default();
         Ok(())
     }
 
     fn abort(&mut self, why: RunError) -> RunError {
-        self.stop();
+        let is_gone = matches!(
+            &lock(&self.progress.state).failed,
+            Some(Error { problem: Problem::Status { status: 404, .. }, .. })
+        );
+        // A store may have removed an upload that was kept for long.
+        let keep = self.resume && !why.recurs() && !is_gone;
+        let kept = self.uploads.first().and_then(|upload| Some((&upload.object.url, &upload.kept.as_ref()?.manifest)));
+        let why = match kept.filter(|_| keep) {
+            Some((url, manifest)) => RunError::Kept {
+                why: Box::new(why),
+                partial: PathBuf::from(format!("the upload of {url}")),
+                journal: PathBuf::from(manifest.as_ref()),
+                n_others: self.uploads.len() - 1,
+            },
+            None => why,
+        };
+        self.stop(keep);
         why
     }
+
+    fn kept(&self, piece: &Piece<'_>, _: &mut Vec<u8>) -> Result<Kept, RunError> {
+        let Some(upload) = self.uploads.get(piece.output).filter(|upload| upload.is_resumed()) else {
+            return Ok(Kept::Nothing);
+        };
+        let end = piece.offset.saturating_add(piece.n_bytes);
+        let mut parts = piece.offset / upload.part..end.div_ceil(upload.part);
+        let earlier = upload.kept.as_ref().map(|kept| &kept.earlier);
+        let overflows = earlier.and_then(|earlier| earlier.overflows.get(&key_of(piece)).copied()).unwrap_or(0);
+        match upload.is_complete || piece.n_bytes > 0 && parts.all(|index| upload.has(index)) {
+            true => Ok(Kept::Intact { overflows }),
+            false => Ok(Kept::Missing),
+        }
+    }
+
+    fn written(&self, piece: &Piece<'_>, _: &[u8], overflows: u64) -> Result<(), RunError> {
+        let kept = self.uploads.get(piece.output).and_then(|upload| upload.kept.as_ref());
+        if let Some(kept) = kept.filter(|_| overflows > 0) {
+            lock(&kept.overflows).insert(key_of(piece), overflows);
+        }
+        Ok(())
+    }
+}
+
+fn key_of(piece: &Piece<'_>) -> PieceKey {
+    (piece.index as u64, piece.first, piece.n_elements)
 }
 
 impl Drop for StoreSink {
     fn drop(&mut self) {
         if !self.uploads.is_empty() {
-            self.stop();
+            self.stop(self.resume);
         }
     }
 }

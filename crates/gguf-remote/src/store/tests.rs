@@ -262,6 +262,7 @@ struct Faulty {
     in_memory: AtomicUsize,
     most: AtomicUsize,
     aborted: AtomicUsize,
+    n_sent: AtomicUsize,
 }
 
 #[async_trait::async_trait]
@@ -277,6 +278,7 @@ impl MultipartStore for Faulty {
         if i == self.fails {
             return Err(object_store::Error::Generic { store: "test", source: "a fault".into() });
         }
+        self.n_sent.fetch_add(1, Ordering::SeqCst);
         self.memory.put_part(path, id, i, data).await
     }
     async fn complete_multipart(
@@ -298,8 +300,8 @@ fn slow_and_failing_uploads() {
     let (plan, expected) = plan(32);
     for fails in [usize::MAX, 0, 7] {
         let (client, memory) = client();
-        let (in_memory, most, aborted) = Default::default();
-        let faulty = Arc::new(Faulty { memory: memory.clone(), fails, in_memory, most, aborted });
+        let (in_memory, most, aborted, n_sent) = Default::default();
+        let faulty = Arc::new(Faulty { memory: memory.clone(), fails, in_memory, most, aborted, n_sent });
         client.buckets().insert(Store::S3, "b", memory.clone(), faulty.clone());
         let mut slow = sink(&client, &["x"], false, 4096);
         let result = plan.run_to(&mut slow, &RunOptions::default().threads(NonZero::new(3)), &());
@@ -320,13 +322,120 @@ fn slow_and_failing_uploads() {
     }
 }
 
+/// Cancels a run after a number of pieces, and takes the manifest in the middle and at the end.
+struct Interrupt {
+    memory: Arc<InMemory>,
+    left: AtomicUsize,
+    seen: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Interrupt {
+    fn after(memory: &Arc<InMemory>, pieces: usize) -> Interrupt {
+        Interrupt { memory: memory.clone(), left: AtomicUsize::new(pieces), seen: Mutex::default() }
+    }
+
+    fn note(&self) {
+        self.seen.lock().unwrap().extend(get(&self.memory, MANIFEST));
+    }
+}
+
+impl Progress for Interrupt {
+    fn event(&self, event: gguf_pipeline::Event<'_>) {
+        match event {
+            gguf_pipeline::Event::Advanced { .. } => {
+                assert_eq!(get(&self.memory, "x"), None);
+                self.note();
+                self.left.fetch_sub(1, Ordering::Relaxed);
+            }
+            gguf_pipeline::Event::Named { .. } => self.note(),
+            _ => {}
+        }
+    }
+    fn is_cancelled(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+const MANIFEST: &str = "x.upload.json";
+
+#[test]
+fn interrupted_uploads_are_continued() {
+    let (plan, expected) = plan(32);
+    let options = RunOptions::default().threads(NonZero::new(1));
+    let n_parts = expected.len().div_ceil(10_000);
+    for pieces in 1..6 {
+        for is_killed in [false, true] {
+            let (client, memory) = client();
+            let (in_memory, most, aborted) = Default::default();
+            let n_sent = AtomicUsize::new(0);
+            let faulty = Faulty { memory: memory.clone(), fails: usize::MAX, in_memory, most, aborted, n_sent };
+            let faulty = Arc::new(faulty);
+            client.buckets().insert(Store::S3, "b", memory.clone(), faulty.clone());
+            let resumable = || sink(&client, &["x"], false, 10_000).resume(true);
+            let interrupt = Interrupt::after(&memory, pieces);
+            let e = plan.run_to(&mut resumable(), &options, &interrupt).unwrap_err();
+            assert!(matches!(&e, RunError::Kept { why, .. } if matches!(**why, RunError::Cancelled)), "{e}");
+            assert_eq!(e.to_string(), "interrupted; finished work is kept in the upload of s3://b/x and x.upload.json");
+            assert_eq!((get(&memory, "x"), faulty.aborted.load(Ordering::SeqCst)), (None, 0));
+            if is_killed {
+                // The last manifest that a killed program has written.
+                put(&memory, MANIFEST, interrupt.seen.lock().unwrap().pop().unwrap());
+            }
+            let before = faulty.n_sent.swap(0, Ordering::SeqCst);
+            plan.run_to(&mut resumable(), &options, &()).unwrap();
+            let sent = faulty.n_sent.load(Ordering::SeqCst);
+            assert!(get(&memory, "x").unwrap() == expected, "{pieces}");
+            assert_eq!(get(&memory, MANIFEST), None);
+            match is_killed {
+                false => assert_eq!(before + sent, n_parts, "{pieces}"),
+                true => assert!(sent <= n_parts),
+            }
+        }
+    }
+}
+
+#[test]
+fn uploads_of_other_runs_are_not_continued() {
+    let options = RunOptions::default().threads(NonZero::new(1));
+    let ((one, _), (two, expected)) = (plan(32), plan(1 << 15));
+    let (client, memory) = client();
+    let resumable = |replace| sink(&client, &["x"], replace, 10_000).resume(true);
+    one.run_to(&mut resumable(false), &options, &Interrupt::after(&memory, 3)).unwrap_err();
+    let manifest = get(&memory, MANIFEST);
+    let e = two.run_to(&mut resumable(false), &options, &()).unwrap_err();
+    assert!(e.to_string().contains("an interrupted upload of this name is kept"), "{e}");
+    assert_eq!((get(&memory, "x"), get(&memory, MANIFEST)), (None, manifest));
+    two.run_to(&mut resumable(true), &options, &()).unwrap();
+    assert!(get(&memory, "x").unwrap() == expected);
+    assert_eq!(get(&memory, MANIFEST), None);
+}
+
+#[test]
+fn complete_objects_with_a_manifest_are_complete() {
+    let options = RunOptions::default().threads(NonZero::new(1));
+    let (plan, expected) = plan(32);
+    let (client, memory) = client();
+    let resumable = |replace| sink(&client, &["x"], replace, 10_000).resume(true);
+    let progress = Interrupt::after(&memory, 99);
+    plan.run_to(&mut resumable(false), &options, &progress).unwrap();
+    // The program was killed before the manifest was removed.
+    put(&memory, MANIFEST, progress.seen.lock().unwrap().pop().unwrap());
+    let written = get(&memory, "x");
+    plan.run_to(&mut resumable(false), &options, &()).unwrap();
+    assert!(get(&memory, "x") == written && written.unwrap() == expected);
+    assert_eq!(get(&memory, MANIFEST), None);
+    // Without a manifest, an object is another one.
+    let e = plan.run_to(&mut resumable(false), &options, &()).unwrap_err();
+    assert!(e.to_string().contains("the object exists already"), "{e}");
+}
+
 #[test]
 fn parts_of_long_objects() {
     // 2 TB and less: at most 10,000 parts, all of whole mebibytes.
     for (length, expected) in
         [(1, 5 << 20), (160 << 30, 17 << 20), (2_000_000_000_000, 191 << 20), (5 << 40, 525 << 20)]
     {
-        let part = super::sink::part_len(length, super::sink::Limits::usual());
+        let part = super::upload::part_len(length, super::sink::Limits::usual());
         assert_eq!(part, expected, "{length}");
         assert!(u64::div_ceil(length, part) <= 10_000);
     }
