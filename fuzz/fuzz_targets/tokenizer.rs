@@ -5,7 +5,7 @@
 mod common;
 
 use gguf_hf::tokenizer::{TokenizerOptions, key_values};
-use gguf_model::arch::Vocab;
+use gguf_model::arch::{Changes, Quirk, Reader, Vocab};
 use libfuzzer_sys::fuzz_target;
 
 const FILES: &[&str] = &[
@@ -20,19 +20,19 @@ const FILES: &[&str] = &[
 ];
 
 const VOCABS: &[Vocab] = &[
-    Vocab::Llama,
-    Vocab::Bpe,
-    Vocab::MarkedBpe,
-    Vocab::SentencePieceOrBpe,
-    Vocab::SentencePiece,
-    Vocab::LlamaHf,
-    Vocab::Pieces,
-    Vocab::Arctic,
-    Vocab::InternLm2,
-    Vocab::InternLm3,
-    Vocab::Phi3,
-    Vocab::BpeOrSentencePiece,
-    Vocab::BpeWithEndOfTurn,
+    Vocab::LLAMA,
+    Vocab::BPE,
+    Vocab::MARKED_BPE,
+    Vocab::SENTENCE_PIECE_OR_BPE,
+    Vocab::SENTENCE_PIECE,
+    Vocab::read_by(&[Reader::ByteFallback]),
+    Vocab::read_by(&[Reader::Entries]),
+    Vocab::read_by(&[Reader::ChangedSentencePiece(Changes::Arctic)]),
+    Vocab { readers: &[Reader::ChangedSentencePiece(Changes::InternLm2)], quirks: &[Quirk::InternLm2] },
+    Vocab { readers: &[Reader::SentencePiece], quirks: &[Quirk::InternLm3] },
+    Vocab::read_by(&[Reader::Gpt2, Reader::ChangedSentencePiece(Changes::Phi3)]),
+    Vocab::BPE_OR_SENTENCE_PIECE,
+    Vocab { readers: &[Reader::Bpe], quirks: &[Quirk::WritesEndOfTurn] },
 ];
 
 fuzz_target!(|data: &[u8]| {

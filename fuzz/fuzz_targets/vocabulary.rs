@@ -5,23 +5,23 @@
 mod common;
 
 use gguf_hf::tokenizer::{TokenizerOptions, key_values};
-use gguf_model::arch::Vocab;
+use gguf_model::arch::{Changes, Reader, Vocab};
 use libfuzzer_sys::fuzz_target;
 
 /// Files, with the class of models that uses each.
 const KINDS: &[(&str, Vocab)] = &[
-    ("tokenizer.model", Vocab::SentencePiece),
-    ("tokenizer.model", Vocab::T5),
-    ("tokenizer.model", Vocab::InternLm2),
-    ("spiece.model", Vocab::T5),
-    ("sentencepiece.bpe.model", Vocab::XlmRoberta),
-    ("vocab.txt", Vocab::WordPiece),
-    ("qwen.tiktoken", Vocab::Tiktoken),
-    ("hy.tiktoken", Vocab::TiktokenWithoutDefaults),
-    ("rwkv_vocab_v20230424.txt", Vocab::RwkvWorld),
-    ("tokenizer.jsonl", Vocab::Plamo),
-    ("tekken.json", Vocab::Llama),
-    ("tiktoken.model", Vocab::BpeOrTiktokenWithEnd),
+    ("tokenizer.model", Vocab::SENTENCE_PIECE),
+    ("tokenizer.model", Vocab::read_by(&[Reader::T5])),
+    ("tokenizer.model", Vocab::read_by(&[Reader::ChangedSentencePiece(Changes::InternLm2)])),
+    ("spiece.model", Vocab::read_by(&[Reader::T5])),
+    ("sentencepiece.bpe.model", Vocab::read_by(&[Reader::XlmRoberta])),
+    ("vocab.txt", Vocab::read_by(&[Reader::WordPiece])),
+    ("qwen.tiktoken", Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }])),
+    ("hy.tiktoken", Vocab::read_by(&[Reader::Tiktoken { has_defaults: false }])),
+    ("rwkv_vocab_v20230424.txt", Vocab::RWKV_WORLD),
+    ("tokenizer.jsonl", Vocab::read_by(&[Reader::Plamo { has_template: false }])),
+    ("tekken.json", Vocab::LLAMA),
+    ("tiktoken.model", Vocab::KIMI),
 ];
 
 /// Sizes of the vocabulary: unknown, and smaller and larger than that of the file.
