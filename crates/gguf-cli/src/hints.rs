@@ -9,7 +9,7 @@ use std::path::Path;
 
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
-use gguf_format::{Kind, Problem};
+use gguf_format::{FileKind, Problem};
 use gguf_hf::{AdapterProblem, DraftProblem, FolderError, NextTokens, PlanError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
@@ -189,11 +189,11 @@ pub fn for_reading(e: &gguf_io::Error) -> Option<String> {
             format!("by its name it is a piece of a file: `{}` joins the pieces", merge_of(path))
         }
         gguf_io::Error::Head { path, source } => match source.problem {
-            Problem::NotGguf(Kind::OldMatrix) => {
+            Problem::NotGguf(FileKind::OldMatrix) => {
                 let shown = shown_path(path);
                 format!("`gguf imatrix show {shown}` shows it, and `gguf quantize` takes it with --imatrix")
             }
-            Problem::NotGguf(Kind::Modelfile) => base_of_modelfile(path)?,
+            Problem::NotGguf(FileKind::Modelfile) => base_of_modelfile(path)?,
             Problem::NotGguf(_) => format!("it is {}", legacy(path)?),
             _ => return None,
         },
@@ -250,20 +250,20 @@ fn base_of_modelfile(path: &Path) -> Option<String> {
 /// A description of an unexpected kind of file, with a hint; `None` if the kind is not recognized.
 pub fn wrong_kind(path: &Path) -> Option<String> {
     let start = start_of(path);
-    let kind = Kind::of(start.get(..512).unwrap_or(&start));
+    let kind = FileKind::of(start.get(..512).unwrap_or(&start));
     let is_told = matches!(
         kind,
-        Kind::Empty
-            | Kind::GitLfsPointer
-            | Kind::Html
-            | Kind::ErrorText
-            | Kind::Zeros
-            | Kind::Gzip
-            | Kind::Zstd
-            | Kind::Tar
-            | Kind::Xz
-            | Kind::Bzip2
-            | Kind::SevenZip
+        FileKind::Empty
+            | FileKind::GitLfsPointer
+            | FileKind::Html
+            | FileKind::ErrorText
+            | FileKind::Zeros
+            | FileKind::Gzip
+            | FileKind::Zstd
+            | FileKind::Tar
+            | FileKind::Xz
+            | FileKind::Bzip2
+            | FileKind::SevenZip
     );
     (is_told && (open::is_url(path) || path.is_file())).then(|| format!("the file is {kind}: {}", kind.hint()))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use gguf_format::keys::Kind;
+use gguf_format::keys::KeyType;
 use gguf_format::{LayoutError, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, Str};
 
 /// Reasons why a file cannot be edited, repaired or estimated.
@@ -77,7 +77,7 @@ pub enum EditError {
         /// The key.
         key: String,
         /// The type of the value.
-        given: Kind,
+        given: KeyType,
         /// The types that are valid for the key.
         expected: String,
     },
@@ -103,7 +103,7 @@ pub enum EditError {
         /// The key.
         key: String,
         /// The type.
-        kind: Kind,
+        kind: KeyType,
         /// The value, truncated for display.
         found: String,
     },

@@ -153,20 +153,24 @@ impl HashOptions {
     }
 
     /// The hashes to compute for each tensor's data.
-    fn of_tensors(&self) -> Vec<Kind> {
-        let plain = [(Algorithm::Xxh64, Kind::Xxh64), (Algorithm::Sha1, Kind::Sha1), (Algorithm::Sha256, Kind::Sha256)];
+    fn of_tensors(&self) -> Vec<HashFunction> {
+        let plain = [
+            (Algorithm::Xxh64, HashFunction::Xxh64),
+            (Algorithm::Sha1, HashFunction::Sha1),
+            (Algorithm::Sha256, HashFunction::Sha256),
+        ];
         let plain = plain.into_iter().filter(|(algorithm, _)| self.has(*algorithm) && !self.no_tensors);
-        let content = self.has(Algorithm::Content).then_some(Kind::Little);
+        let content = self.has(Algorithm::Content).then_some(HashFunction::Little);
         plain.map(|(_, kind)| kind).chain(content).collect()
     }
 
     /// The hashes to compute for the data of all tensors.
-    fn of_model(&self) -> Vec<Kind> {
+    fn of_model(&self) -> Vec<HashFunction> {
         let kinds = [
-            (Algorithm::Xxh64, Kind::Xxh64),
-            (Algorithm::Sha1, Kind::Sha1),
-            (Algorithm::Sha256, Kind::Sha256),
-            (Algorithm::Uuid, Kind::Uuid),
+            (Algorithm::Xxh64, HashFunction::Xxh64),
+            (Algorithm::Sha1, HashFunction::Sha1),
+            (Algorithm::Sha256, HashFunction::Sha256),
+            (Algorithm::Uuid, HashFunction::Uuid),
         ];
         let kinds = kinds.into_iter().filter(|(algorithm, _)| self.has(*algorithm) && !self.no_model);
         kinds.map(|(_, kind)| kind).collect()
@@ -321,7 +325,7 @@ fn uuid(sha1: &[u8]) -> String {
 
 /// A hash to compute over bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HashFunction {
     Xxh64,
     Sha1,
     Sha256,
@@ -330,24 +334,24 @@ enum Kind {
     Little,
 }
 
-impl Kind {
+impl HashFunction {
     /// The algorithm with this hash, or with a digest over it.
     fn algorithm(self) -> Algorithm {
         match self {
-            Kind::Xxh64 => Algorithm::Xxh64,
-            Kind::Sha1 => Algorithm::Sha1,
-            Kind::Sha256 => Algorithm::Sha256,
-            Kind::Uuid => Algorithm::Uuid,
-            Kind::Little => Algorithm::Content,
+            HashFunction::Xxh64 => Algorithm::Xxh64,
+            HashFunction::Sha1 => Algorithm::Sha1,
+            HashFunction::Sha256 => Algorithm::Sha256,
+            HashFunction::Uuid => Algorithm::Uuid,
+            HashFunction::Little => Algorithm::Content,
         }
     }
 
     /// The length of a hash in bytes.
     fn len(self) -> usize {
         match self {
-            Kind::Xxh64 => 8,
-            Kind::Sha1 | Kind::Uuid => 20,
-            Kind::Sha256 | Kind::Little => 32,
+            HashFunction::Xxh64 => 8,
+            HashFunction::Sha1 | HashFunction::Uuid => 20,
+            HashFunction::Sha256 | HashFunction::Little => 32,
         }
     }
 }
@@ -361,12 +365,12 @@ enum Hasher {
 }
 
 impl Hasher {
-    fn new(kind: Kind) -> Hasher {
+    fn new(kind: HashFunction) -> Hasher {
         match kind {
-            Kind::Xxh64 => Hasher::Xxh64(Box::new(Xxh64::new(0))),
-            Kind::Sha1 => Hasher::Sha1(Sha1::new()),
-            Kind::Uuid => Hasher::Sha1(Sha1::new_with_prefix(UUID_NAMESPACE)),
-            Kind::Sha256 | Kind::Little => Hasher::Sha256(Sha256::new()),
+            HashFunction::Xxh64 => Hasher::Xxh64(Box::new(Xxh64::new(0))),
+            HashFunction::Sha1 => Hasher::Sha1(Sha1::new()),
+            HashFunction::Uuid => Hasher::Sha1(Sha1::new_with_prefix(UUID_NAMESPACE)),
+            HashFunction::Sha256 | HashFunction::Little => Hasher::Sha256(Sha256::new()),
         }
     }
 
@@ -410,8 +414,8 @@ impl Tensor<'_> {
     }
 
     /// Adds a piece to a hash.
-    fn add(&self, kind: Kind, hasher: &mut Hasher, piece: &[u8]) -> Result<(), Error> {
-        if kind != Kind::Little || self.file.gguf().dialect().order == ByteOrder::Little {
+    fn add(&self, kind: HashFunction, hasher: &mut Hasher, piece: &[u8]) -> Result<(), Error> {
+        if kind != HashFunction::Little || self.file.gguf().dialect().order == ByteOrder::Little {
             hasher.update(piece);
             return Ok(());
         }
@@ -427,14 +431,14 @@ impl Tensor<'_> {
 }
 
 /// The hashes of the data of the model.
-type Digests = Vec<(Kind, Vec<u8>)>;
+type Digests = Vec<(HashFunction, Vec<u8>)>;
 
 /// The state of the whole computation.
 struct Work<'a> {
     files: &'a [ModelFile],
     n_tensors: usize,
-    of_tensors: Vec<Kind>,
-    of_model: Vec<Kind>,
+    of_tensors: Vec<HashFunction>,
+    of_model: Vec<HashFunction>,
     progress: &'a dyn Progress,
 }
 
@@ -450,7 +454,7 @@ impl<'a> Work<'a> {
         self.files.iter().flat_map(of_file)
     }
 
-    fn begun(kinds: &[Kind]) -> Vec<(Kind, Hasher)> {
+    fn begun(kinds: &[HashFunction]) -> Vec<(HashFunction, Hasher)> {
         kinds.iter().map(|&kind| (kind, Hasher::new(kind))).collect()
     }
 
@@ -465,14 +469,14 @@ impl<'a> Work<'a> {
     }
 
     /// The place of a hash of a tensor in the results.
-    fn place<'r>(&self, results: &'r mut [u8], index: usize, of: Kind) -> Option<&'r mut [u8]> {
+    fn place<'r>(&self, results: &'r mut [u8], index: usize, of: HashFunction) -> Option<&'r mut [u8]> {
         let before = self.of_tensors.iter().take_while(|kind| **kind != of).map(|kind| kind.len()).sum::<usize>();
         let at = index * self.width() + before;
         results.get_mut(at..at + of.len())
     }
 
     /// Stores the hash of a tensor.
-    fn set(&self, results: &Mutex<Vec<u8>>, index: usize, kind: Kind, hasher: Hasher) {
+    fn set(&self, results: &Mutex<Vec<u8>>, index: usize, kind: HashFunction, hasher: Hasher) {
         let hash = hasher.finish();
         let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = self.place(&mut results, index, kind) {
@@ -482,16 +486,16 @@ impl<'a> Work<'a> {
 
     /// Assigns results to their algorithms.
     fn collect(&self, options: &HashOptions, mut of_tensors: Vec<u8>, of_model: Digests) -> Hashes {
-        let text = |(kind, digest): (Kind, Vec<u8>)| match kind {
-            Kind::Uuid => (kind.algorithm(), uuid(&digest)),
+        let text = |(kind, digest): (HashFunction, Vec<u8>)| match kind {
+            HashFunction::Uuid => (kind.algorithm(), uuid(&digest)),
             kind => (kind.algorithm(), hex(&digest)),
         };
         let algorithms = self.of_tensors.iter().map(|kind| kind.algorithm()).collect();
         let mut hashes = Hashes::new(algorithms, of_model.into_iter().map(text).collect());
         for (index, tensor) in self.tensors().enumerate() {
             hashes.push(tensor.info.name.as_bytes(), &[]);
-            if self.of_tensors.contains(&Kind::Little)
-                && let Some(place) = self.place(&mut of_tensors, index, Kind::Little)
+            if self.of_tensors.contains(&HashFunction::Little)
+                && let Some(place) = self.place(&mut of_tensors, index, HashFunction::Little)
             {
                 let leaf = tensor_digest(&tensor.info, place);
                 place.copy_from_slice(&leaf);
@@ -505,7 +509,7 @@ impl<'a> Work<'a> {
             sha.update(metadata);
             sha.update((self.n_tensors as u64).to_le_bytes());
             for index in order {
-                sha.update(self.place(&mut of_tensors, index, Kind::Little).unwrap_or_default());
+                sha.update(self.place(&mut of_tensors, index, HashFunction::Little).unwrap_or_default());
             }
             hashes.model.push((Algorithm::Content, hex(&sha.finalize())));
             hashes.model.push((Algorithm::Metadata, hex(&metadata)));

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use gguf_format::keys::Kind;
+use gguf_format::keys::KeyType;
 use gguf_format::{Head, Str, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
@@ -166,13 +166,13 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
 }
 
 /// The edit of a line.
-fn edit_of(key: &str, stated: Option<Kind>, value: &str, head: &Head) -> Result<Edit, EditError> {
+fn edit_of(key: &str, stated: Option<KeyType>, value: &str, head: &Head) -> Result<Edit, EditError> {
     // Strings are quoted, so that blanks at their ends are visible.
     let string = value.starts_with('"').then(|| serde_json::from_str::<String>(value).ok()).flatten();
     let assignment = Assignment { key: key.to_owned(), kind: stated, text: value.to_owned() };
     match (stated, string) {
-        (Some(Kind::Scalar(ValueType::STRING)) | None, Some(string)) => {
-            let assignment = Assignment { kind: Some(Kind::Scalar(ValueType::STRING)), text: string, ..assignment };
+        (Some(KeyType::Scalar(ValueType::STRING)) | None, Some(string)) => {
+            let assignment = Assignment { kind: Some(KeyType::Scalar(ValueType::STRING)), text: string, ..assignment };
             match stated {
                 Some(_) => assignment.edit(head),
                 // The key's own type decides, if it has one.
@@ -182,7 +182,7 @@ fn edit_of(key: &str, stated: Option<Kind>, value: &str, head: &Head) -> Result<
                 }),
             }
         }
-        (Some(kind @ Kind::Scalar(ValueType::STRING)), None) => {
+        (Some(kind @ KeyType::Scalar(ValueType::STRING)), None) => {
             Err(EditError::Value { key: key.to_owned(), kind, found: value.chars().take(60).collect() })
         }
         (Some(kind), _) => Ok(Edit::Set { key: key.to_owned(), value: value_of_text(key, kind, value)? }),

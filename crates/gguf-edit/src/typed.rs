@@ -4,7 +4,7 @@
 //! table allows, the current one is preferred. Nothing is guessed: a new unknown key needs an explicit type, unless its value in JSON is a
 //! string, a boolean, or a list of them.
 
-use gguf_format::keys::{self, Fit, GENERAL_ARCHITECTURE, Kind};
+use gguf_format::keys::{self, Fit, GENERAL_ARCHITECTURE, KeyType};
 use gguf_format::{Array, Head, Str, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ pub struct Assignment {
     /// The key.
     pub key: String,
     /// The given type.
-    pub kind: Option<Kind>,
+    pub kind: Option<KeyType>,
     /// The value.
     pub text: String,
 }
@@ -111,23 +111,23 @@ fn edit_of_json(key: &str, json: &Json, head: &Head) -> Result<Edit, EditError> 
 }
 
 /// The type of an array with a separate type of its elements.
-fn array_kind(json: &Json) -> Option<Kind> {
+fn array_kind(json: &Json) -> Option<KeyType> {
     match parse_kind(json.get("element_type")?.as_str()?).ok()? {
-        Kind::Scalar(ty) => Some(Kind::Array(ty)),
-        Kind::Array(_) => None,
+        KeyType::Scalar(ty) => Some(KeyType::Array(ty)),
+        KeyType::Array(_) => None,
     }
 }
 
 /// The type of a value, if it is unambiguous in JSON.
-fn evident(json: &Json) -> Option<Kind> {
+fn evident(json: &Json) -> Option<KeyType> {
     match json {
-        Json::String(_) => Some(Kind::Scalar(ValueType::STRING)),
-        Json::Bool(_) => Some(Kind::Scalar(ValueType::BOOL)),
+        Json::String(_) => Some(KeyType::Scalar(ValueType::STRING)),
+        Json::Bool(_) => Some(KeyType::Scalar(ValueType::BOOL)),
         Json::Array(list) if !list.is_empty() && list.iter().all(Json::is_string) => {
-            Some(Kind::Array(ValueType::STRING))
+            Some(KeyType::Array(ValueType::STRING))
         }
         Json::Array(list) if !list.is_empty() && list.iter().all(Json::is_boolean) => {
-            Some(Kind::Array(ValueType::BOOL))
+            Some(KeyType::Array(ValueType::BOOL))
         }
         _ => None,
     }
@@ -164,7 +164,7 @@ const TYPES: [(&str, ValueType); 13] = [
 ///
 /// # Errors
 /// If it is not valid.
-pub fn parse_kind(text: &str) -> Result<Kind, EditError> {
+pub fn parse_kind(text: &str) -> Result<KeyType, EditError> {
     let find = |name: &str| TYPES.iter().find(|(known, _)| *known == name.trim()).map(|(_, ty)| *ty);
     let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -173,25 +173,25 @@ pub fn parse_kind(text: &str) -> Result<Kind, EditError> {
         len.bytes().all(|b| b.is_ascii_digit()).then_some(name)
     };
     let kind = match inner.or_else(before).or_else(|| text.strip_prefix("array of ")) {
-        Some(elem) => find(elem).map(Kind::Array),
-        None => find(text).map(Kind::Scalar),
+        Some(elem) => find(elem).map(KeyType::Array),
+        None => find(text).map(KeyType::Scalar),
     };
     kind.ok_or_else(|| EditError::UnknownType { text: text.to_owned() })
 }
 
 /// Formats a type for [`parse_kind`].
-pub fn kind_text(kind: Kind) -> String {
+pub fn kind_text(kind: KeyType) -> String {
     match kind {
-        Kind::Scalar(ty) => ty.to_string(),
-        Kind::Array(ty) => format!("[{ty}]"),
+        KeyType::Scalar(ty) => ty.to_string(),
+        KeyType::Array(ty) => format!("[{ty}]"),
     }
 }
 
 /// The type of a value.
-pub fn kind_of_value(value: ValueRef<'_>) -> Kind {
+pub fn kind_of_value(value: ValueRef<'_>) -> KeyType {
     match value {
-        ValueRef::Array(array) => Kind::Array(array.elem_type()),
-        value => Kind::Scalar(value.value_type()),
+        ValueRef::Array(array) => KeyType::Array(array.elem_type()),
+        value => KeyType::Scalar(value.value_type()),
     }
 }
 
@@ -200,22 +200,23 @@ fn arch(head: &Head) -> Option<&str> {
 }
 
 /// The type for a value of the key; `is_list` is whether it looks like an array.
-fn kind_of(key: &str, stated: Option<Kind>, head: &Head, is_list: bool) -> Option<Kind> {
+fn kind_of(key: &str, stated: Option<KeyType>, head: &Head, is_list: bool) -> Option<KeyType> {
     if stated.is_some() {
         return stated;
     }
     let present = head.get(key).map(kind_of_value);
     let Some(row) = keys::lookup(key, arch(head)) else { return present };
-    if let Some(present) = present.filter(|kind| row.kinds.contains(kind) && matches!(kind, Kind::Array(_)) == is_list)
+    if let Some(present) =
+        present.filter(|kind| row.kinds.contains(kind) && matches!(kind, KeyType::Array(_)) == is_list)
     {
         return Some(present);
     }
-    let fits = |kind: &&Kind| matches!(kind, Kind::Array(_)) == is_list;
+    let fits = |kind: &&KeyType| matches!(kind, KeyType::Array(_)) == is_list;
     row.kinds.iter().find(fits).or(row.kinds.first()).copied()
 }
 
 /// The types allowed by the table of known keys, if they exclude the given type.
-pub fn contradicts(key: &str, kind: Kind, head: &Head) -> Option<String> {
+pub fn contradicts(key: &str, kind: KeyType, head: &Head) -> Option<String> {
     let row = keys::lookup(key, arch(head))?;
     (row.fit(kind) != Fit::Exact).then(|| row.expected().to_string())
 }
@@ -255,7 +256,7 @@ fn unknown(key: &str, head: &Head) -> EditError {
 /// The maximum number of characters of a value in a message.
 const SHOWN: usize = 60;
 
-fn wrong(key: &str, kind: Kind, found: &str) -> EditError {
+fn wrong(key: &str, kind: KeyType, found: &str) -> EditError {
     let mut shown: String = found.chars().take(SHOWN).collect();
     if shown.len() < found.len() {
         shown.push('…');
@@ -267,11 +268,11 @@ fn wrong(key: &str, kind: Kind, found: &str) -> EditError {
 ///
 /// # Errors
 /// If it does not have the type.
-pub fn value_of_text(key: &str, kind: Kind, text: &str) -> Result<Value, EditError> {
+pub fn value_of_text(key: &str, kind: KeyType, text: &str) -> Result<Value, EditError> {
     let ty = match kind {
-        Kind::Scalar(ValueType::STRING) => return Ok(text.into()),
-        Kind::Scalar(ty) => ty,
-        Kind::Array(_) => {
+        KeyType::Scalar(ValueType::STRING) => return Ok(text.into()),
+        KeyType::Scalar(ty) => ty,
+        KeyType::Array(_) => {
             let json: Json = serde_json::from_str(text).map_err(|_| wrong(key, kind, text))?;
             return value_of_json(key, kind, &json);
         }
@@ -313,10 +314,10 @@ fn integer(ty: ValueType, n: i128) -> Option<Value> {
 ///
 /// # Errors
 /// If it does not have the type.
-pub fn value_of_json(key: &str, kind: Kind, json: &Json) -> Result<Value, EditError> {
+pub fn value_of_json(key: &str, kind: KeyType, json: &Json) -> Result<Value, EditError> {
     match kind {
-        Kind::Scalar(ty) => scalar_of_json(ty, json).ok_or_else(|| wrong(key, kind, &json.to_string())),
-        Kind::Array(elem) => {
+        KeyType::Scalar(ty) => scalar_of_json(ty, json).ok_or_else(|| wrong(key, kind, &json.to_string())),
+        KeyType::Array(elem) => {
             let list = json.as_array().ok_or_else(|| wrong(key, kind, &json.to_string()))?;
             let mut array = Array::new(elem);
             for item in list {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::sniff::Kind;
+use crate::sniff::FileKind;
 use crate::value::{MAX_NESTING, Str, ValueError, ValueType};
 
 /// Why a head could not be read.
@@ -55,7 +55,7 @@ pub enum Problem {
         len: u64,
     },
     /// The file has another format.
-    NotGguf(Kind),
+    NotGguf(FileKind),
     /// An undefined version.
     UnknownVersion(u32),
     /// An undefined value type.

@@ -38,7 +38,7 @@ pub struct KeyInfo {
     /// The key, with `{arch}` and other placeholders, if any.
     pub pattern: &'static str,
     /// The allowed types of the value; current writers use the first.
-    pub kinds: &'static [Kind],
+    pub kinds: &'static [KeyType],
     /// The unit of the number, such as `tokens` or `bytes`; empty if it has none.
     pub unit: &'static str,
     /// The section.
@@ -53,7 +53,7 @@ pub struct KeyInfo {
 
 /// The type of a value, down to the elements of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyType {
     /// A single value.
     Scalar(ValueType),
     /// An array of such elements.
@@ -148,8 +148,8 @@ macro_rules! keys {
             doc: $doc.trim_ascii(),
         }),*),*];
     };
-    (@kind [$ty:ident]) => { super::Kind::Array(super::keys!(@type $ty)) };
-    (@kind $ty:ident) => { super::Kind::Scalar(super::keys!(@type $ty)) };
+    (@kind [$ty:ident]) => { super::KeyType::Array(super::keys!(@type $ty)) };
+    (@kind $ty:ident) => { super::KeyType::Scalar(super::keys!(@type $ty)) };
     (@type u8) => { crate::value::ValueType::U8 };
     (@type i8) => { crate::value::ValueType::I8 };
     (@type u16) => { crate::value::ValueType::U16 };
@@ -264,10 +264,10 @@ pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
 
 /// The expected type instead of `given` for a new value of a key: for a known key, one from its row in the table, unless the value is
 /// convertible; for any other key whose `present` value is an array, that type. `None` if `given` is valid.
-pub fn expected_instead(key: &str, arch: Option<&str>, given: Kind, present: Option<Kind>) -> Option<String> {
+pub fn expected_instead(key: &str, arch: Option<&str>, given: KeyType, present: Option<KeyType>) -> Option<String> {
     match (lookup(key, arch), present) {
         (Some(row), _) if row.fit(given) == Fit::Wrong => Some(row.expected().to_string()),
-        (None, Some(present @ Kind::Array(_))) if present != given => Some(present.to_string()),
+        (None, Some(present @ KeyType::Array(_))) if present != given => Some(present.to_string()),
         _ => None,
     }
 }
@@ -337,7 +337,7 @@ impl KeyInfo {
     }
 
     /// Compares a value's type, and its element type if it is an array, with the types of the key.
-    pub fn fit(&self, found: Kind) -> Fit {
+    pub fn fit(&self, found: KeyType) -> Fit {
         if self.kinds.contains(&found) {
             Fit::Exact
         } else if self.kinds.iter().any(|known| known.converts_from(found)) {
@@ -354,7 +354,7 @@ impl KeyInfo {
     }
 }
 
-struct Joined(&'static [Kind]);
+struct Joined(&'static [KeyType]);
 
 impl fmt::Display for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -365,20 +365,20 @@ impl fmt::Display for Joined {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Scalar(ty) => write!(f, "{ty}"),
-            Kind::Array(ty) => write!(f, "array of {ty}"),
+            KeyType::Scalar(ty) => write!(f, "{ty}"),
+            KeyType::Array(ty) => write!(f, "array of {ty}"),
         }
     }
 }
 
-impl Kind {
-    fn converts_from(self, found: Kind) -> bool {
+impl KeyType {
+    fn converts_from(self, found: KeyType) -> bool {
         match (self, found) {
-            (Kind::Scalar(known), Kind::Scalar(found)) => sort_of(known) == sort_of(found),
-            (Kind::Array(known), Kind::Array(found)) => {
+            (KeyType::Scalar(known), KeyType::Scalar(found)) => sort_of(known) == sort_of(found),
+            (KeyType::Array(known), KeyType::Array(found)) => {
                 sort_of(known) == sort_of(found)
                     || matches!((sort_of(known), sort_of(found)), (Sort::Flag, Sort::Integer))
             }

@@ -195,7 +195,7 @@ pub use header::{
 pub use layout::{Head, Kv, Layout, LayoutError, Places};
 pub use limits::{MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
 pub use scan::{HeadScan, Limits, ScanState};
-pub use sniff::Kind;
+pub use sniff::FileKind;
 pub use swap::{SwapError, swap_blocks};
 pub use tensor::{Dims, NewTensor, TensorInfo, TensorInfoRef};
 pub use types::{BlockField, FieldKind, GgmlType, SizeError, TYPES, TypeInfo, UnknownTypeName, n_elements};

@@ -10,7 +10,7 @@ use crate::cursor::{Cursor, Need};
 use crate::error::{Error, Field, Problem};
 use crate::header::align_up;
 use crate::header::{ByteOrder, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version};
-use crate::sniff::Kind;
+use crate::sniff::FileKind;
 use crate::tensor::Dims;
 use crate::types::n_elements;
 use crate::value::{MAX_NESTING, Str, ValueType, read_array_header};
@@ -296,7 +296,7 @@ impl HeadScan {
         let Some(magic) = head.first_chunk::<4>() else {
             return Err(match self.total {
                 Some(total) if total <= head.len() as u64 => {
-                    Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head)))
+                    Stop::Error(Field::Magic, 0, Problem::NotGguf(FileKind::of(head)))
                 }
                 total => Stop::Need(Field::Magic, 0, Need(total.unwrap_or(4).min(4))),
             });
@@ -307,7 +307,7 @@ impl HeadScan {
             if (head.len() as u64) < want {
                 return Err(Stop::Need(Field::Magic, 0, Need(want)));
             }
-            return Err(Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head))));
+            return Err(Stop::Error(Field::Magic, 0, Problem::NotGguf(FileKind::of(head))));
         }
         let raw = Cursor::new(head, 4, Dialect::default()).u32().at(Field::Version, 4)?;
         let (version, order) = match (raw, raw.swap_bytes()) {

@@ -6,7 +6,7 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Kind {
+pub enum FileKind {
     Empty,
     /// A git-lfs pointer instead of the content.
     GitLfsPointer,
@@ -71,100 +71,104 @@ fn is_old_matrix(start: &[u8]) -> bool {
     (1..=1 << 20).contains(&n_entries) && name.is_some_and(is_name)
 }
 
-impl Kind {
+impl FileKind {
     /// Identifies a file by its first bytes. 512 are enough; fewer are allowed.
-    pub fn of(start: &[u8]) -> Kind {
+    pub fn of(start: &[u8]) -> FileKind {
         let text = start.trim_ascii_start();
         let contains = |part: &[u8]| start.windows(part.len()).any(|window| window == part);
         let begins = |prefix: &[u8]| text.get(..prefix.len()).is_some_and(|t| t.eq_ignore_ascii_case(prefix));
         match start {
-            [] => Kind::Empty,
-            [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Kind::Zip,
-            [0x1f, 0x8b, ..] => Kind::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Kind::Zstd,
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Kind::Xz,
-            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Kind::Bzip2,
-            [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Kind::SevenZip,
-            _ if start.get(257..262) == Some(b"ustar") => Kind::Tar,
+            [] => FileKind::Empty,
+            [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => FileKind::Zip,
+            [0x1f, 0x8b, ..] => FileKind::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => FileKind::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => FileKind::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => FileKind::Bzip2,
+            [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => FileKind::SevenZip,
+            _ if start.get(257..262) == Some(b"ustar") => FileKind::Tar,
             // The legacy magics are 32-bit numbers, so they are reversed in little-endian files.
-            [b'l', b'm', b'g', b'g', ..] => Kind::Ggml,
-            [b'f', b'm', b'g', b'g', ..] => Kind::Ggmf,
-            [b't', b'j', b'g', b'g', ..] => Kind::Ggjt,
-            [b'c', b'c', b'g', b'g', ..] => Kind::Ggcc,
-            [b'a', b'l', b'g', b'g', ..] => Kind::Ggla,
-            [b'n', b's', b'g', b'g', ..] => Kind::Ggsn,
-            [0x80, 2..=5, ..] => Kind::Pickle,
-            _ if start.starts_with(b"version https://git-lfs.github.com/spec/") => Kind::GitLfsPointer,
-            _ if begins(b"<!doctype") || begins(b"<html") || begins(b"<head") => Kind::Html,
-            [_, _, _, _, _, 0, 0, 0, b'{', ..] => Kind::Safetensors,
-            _ if begins(b"{") && contains(b"\"schemaVersion\"") => Kind::OllamaManifest,
-            _ if begins(b"{") || begins(b"[") => Kind::Json,
-            _ if ERRORS.iter().any(|text| begins(text)) => Kind::ErrorText,
-            _ if start.starts_with(b"FROM ") || (start.starts_with(b"#") && contains(b"\nFROM ")) => Kind::Modelfile,
-            _ if is_old_matrix(start) => Kind::OldMatrix,
-            _ if start.len() >= 4 && start.iter().all(|&b| b == 0) => Kind::Zeros,
-            _ => Kind::Unknown,
+            [b'l', b'm', b'g', b'g', ..] => FileKind::Ggml,
+            [b'f', b'm', b'g', b'g', ..] => FileKind::Ggmf,
+            [b't', b'j', b'g', b'g', ..] => FileKind::Ggjt,
+            [b'c', b'c', b'g', b'g', ..] => FileKind::Ggcc,
+            [b'a', b'l', b'g', b'g', ..] => FileKind::Ggla,
+            [b'n', b's', b'g', b'g', ..] => FileKind::Ggsn,
+            [0x80, 2..=5, ..] => FileKind::Pickle,
+            _ if start.starts_with(b"version https://git-lfs.github.com/spec/") => FileKind::GitLfsPointer,
+            _ if begins(b"<!doctype") || begins(b"<html") || begins(b"<head") => FileKind::Html,
+            [_, _, _, _, _, 0, 0, 0, b'{', ..] => FileKind::Safetensors,
+            _ if begins(b"{") && contains(b"\"schemaVersion\"") => FileKind::OllamaManifest,
+            _ if begins(b"{") || begins(b"[") => FileKind::Json,
+            _ if ERRORS.iter().any(|text| begins(text)) => FileKind::ErrorText,
+            _ if start.starts_with(b"FROM ") || (start.starts_with(b"#") && contains(b"\nFROM ")) => {
+                FileKind::Modelfile
+            }
+            _ if is_old_matrix(start) => FileKind::OldMatrix,
+            _ if start.len() >= 4 && start.iter().all(|&b| b == 0) => FileKind::Zeros,
+            _ => FileKind::Unknown,
         }
     }
 
     /// The remedy for a user with such a file.
     pub fn hint(self) -> &'static str {
         match self {
-            Kind::Empty | Kind::Zeros => "the download did not finish; fetch the file again",
-            Kind::GitLfsPointer => "fetch the content with `git lfs pull`, or download the file itself",
-            Kind::Html | Kind::Json => {
+            FileKind::Empty | FileKind::Zeros => "the download did not finish; fetch the file again",
+            FileKind::GitLfsPointer => "fetch the content with `git lfs pull`, or download the file itself",
+            FileKind::Html | FileKind::Json => {
                 "a web page or an error message was saved in place of the file; check the link and the access rights"
             }
-            Kind::Safetensors => "convert the checkpoint folder to GGUF",
-            Kind::Zip | Kind::Pickle => "a PyTorch checkpoint must be converted to GGUF",
-            Kind::Gzip | Kind::Zstd | Kind::Tar | Kind::Xz | Kind::Bzip2 | Kind::SevenZip => "unpack it first",
-            Kind::ErrorText => {
+            FileKind::Safetensors => "convert the checkpoint folder to GGUF",
+            FileKind::Zip | FileKind::Pickle => "a PyTorch checkpoint must be converted to GGUF",
+            FileKind::Gzip | FileKind::Zstd | FileKind::Tar | FileKind::Xz | FileKind::Bzip2 | FileKind::SevenZip => {
+                "unpack it first"
+            }
+            FileKind::ErrorText => {
                 "a server's error message was saved in place of the file; check the link and the access rights"
             }
-            Kind::OllamaManifest => {
+            FileKind::OllamaManifest => {
                 "the model is the layer of type application/vnd.ollama.image.model: look for the file named by its digest \
                     in Ollama's blobs folder"
             }
-            Kind::Modelfile => "use the model named in its FROM line",
-            Kind::OldMatrix => "this is an importance matrix, not a model",
-            Kind::Ggml | Kind::Ggmf | Kind::Ggjt | Kind::Ggcc => {
+            FileKind::Modelfile => "use the model named in its FROM line",
+            FileKind::OldMatrix => "this is an importance matrix, not a model",
+            FileKind::Ggml | FileKind::Ggmf | FileKind::Ggjt | FileKind::Ggcc => {
                 "models from before August 2023 must be migrated to GGUF"
             }
-            Kind::Ggla => "a LoRA adapter of 2023 must be migrated to GGUF",
-            Kind::Ggsn => "this is saved state of a chat, not a model",
-            Kind::Unknown => "a GGUF file starts with the bytes 47 47 55 46",
+            FileKind::Ggla => "a LoRA adapter of 2023 must be migrated to GGUF",
+            FileKind::Ggsn => "this is saved state of a chat, not a model",
+            FileKind::Unknown => "a GGUF file starts with the bytes 47 47 55 46",
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Empty => "an empty file",
-            Kind::GitLfsPointer => "a git-lfs pointer",
-            Kind::Html => "an HTML page",
-            Kind::Json => "a JSON text",
-            Kind::Safetensors => "a safetensors file",
-            Kind::Zip => "a zip archive or PyTorch checkpoint",
-            Kind::Pickle => "a Python pickle",
-            Kind::Gzip => "a gzip archive",
-            Kind::Zstd => "a zstd archive",
-            Kind::Tar => "a tar archive",
-            Kind::Xz => "an xz archive",
-            Kind::Bzip2 => "a bzip2 archive",
-            Kind::SevenZip => "a 7z archive",
-            Kind::ErrorText => "the text of an error",
-            Kind::OllamaManifest => "a manifest of Ollama",
-            Kind::Modelfile => "an Ollama Modelfile",
-            Kind::OldMatrix => "an importance matrix in the .dat format",
-            Kind::Ggml => "a legacy GGML file",
-            Kind::Ggmf => "a legacy GGMF file",
-            Kind::Ggjt => "a legacy GGJT file",
-            Kind::Ggcc => "a legacy GGCC file",
-            Kind::Ggla => "a legacy GGLA adapter",
-            Kind::Ggsn => "a llama.cpp session file",
-            Kind::Zeros => "a file that starts with zero bytes",
-            Kind::Unknown => "a file of unknown kind",
+            FileKind::Empty => "an empty file",
+            FileKind::GitLfsPointer => "a git-lfs pointer",
+            FileKind::Html => "an HTML page",
+            FileKind::Json => "a JSON text",
+            FileKind::Safetensors => "a safetensors file",
+            FileKind::Zip => "a zip archive or PyTorch checkpoint",
+            FileKind::Pickle => "a Python pickle",
+            FileKind::Gzip => "a gzip archive",
+            FileKind::Zstd => "a zstd archive",
+            FileKind::Tar => "a tar archive",
+            FileKind::Xz => "an xz archive",
+            FileKind::Bzip2 => "a bzip2 archive",
+            FileKind::SevenZip => "a 7z archive",
+            FileKind::ErrorText => "the text of an error",
+            FileKind::OllamaManifest => "a manifest of Ollama",
+            FileKind::Modelfile => "an Ollama Modelfile",
+            FileKind::OldMatrix => "an importance matrix in the .dat format",
+            FileKind::Ggml => "a legacy GGML file",
+            FileKind::Ggmf => "a legacy GGMF file",
+            FileKind::Ggjt => "a legacy GGJT file",
+            FileKind::Ggcc => "a legacy GGCC file",
+            FileKind::Ggla => "a legacy GGLA adapter",
+            FileKind::Ggsn => "a llama.cpp session file",
+            FileKind::Zeros => "a file that starts with zero bytes",
+            FileKind::Unknown => "a file of unknown kind",
         })
     }
 }
@@ -175,40 +179,40 @@ mod tests {
 
     #[test]
     fn kinds() {
-        let cases: &[(&[u8], Kind)] = &[
-            (b"", Kind::Empty),
-            (b"version https://git-lfs.github.com/spec/v1\noid sha256:", Kind::GitLfsPointer),
-            (b"  \n<!DOCTYPE html><html>", Kind::Html),
-            (b"<html lang=en>", Kind::Html),
-            (b"{\"error\":\"Entry not found\"}", Kind::Json),
-            (b"\x40\x02\0\0\0\0\0\0{\"__metadata__\"", Kind::Safetensors),
-            (b"PK\x03\x04....", Kind::Zip),
-            (b"\x80\x02}q\0", Kind::Pickle),
-            (b"\x1f\x8b\x08", Kind::Gzip),
-            (b"\x28\xb5\x2f\xfd", Kind::Zstd),
-            (b"\xfd7zXZ\0....", Kind::Xz),
-            (b"BZh9....", Kind::Bzip2),
-            (b"7z\xbc\xaf\x27\x1c", Kind::SevenZip),
-            (&[[b'a'; 257].as_slice(), b"ustar\0"].concat(), Kind::Tar),
-            (b"Entry not found", Kind::ErrorText),
-            (b"Access to model x is restricted", Kind::ErrorText),
-            (b"{\"schemaVersion\":2,\"layers\":[]}", Kind::OllamaManifest),
-            (b"FROM ./model.gguf\nTEMPLATE x", Kind::Modelfile),
-            (b"# Mine\nFROM llama3", Kind::Modelfile),
-            (b"\x02\0\0\0\x15\0\0\0blk.0.ffn_down.weight", Kind::OldMatrix),
-            (b"\x02\0\0\0\x15\0\0\0blk.0.ffn_down.wei", Kind::Unknown),
-            (b"lmgg....", Kind::Ggml),
-            (b"fmgg....", Kind::Ggmf),
-            (b"tjgg....", Kind::Ggjt),
-            (b"ccgg....", Kind::Ggcc),
-            (b"algg....", Kind::Ggla),
-            (b"nsgg....", Kind::Ggsn),
-            (&[0; 64], Kind::Zeros),
-            (b"GGU", Kind::Unknown),
-            (b"hello", Kind::Unknown),
+        let cases: &[(&[u8], FileKind)] = &[
+            (b"", FileKind::Empty),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:", FileKind::GitLfsPointer),
+            (b"  \n<!DOCTYPE html><html>", FileKind::Html),
+            (b"<html lang=en>", FileKind::Html),
+            (b"{\"error\":\"Entry not found\"}", FileKind::Json),
+            (b"\x40\x02\0\0\0\0\0\0{\"__metadata__\"", FileKind::Safetensors),
+            (b"PK\x03\x04....", FileKind::Zip),
+            (b"\x80\x02}q\0", FileKind::Pickle),
+            (b"\x1f\x8b\x08", FileKind::Gzip),
+            (b"\x28\xb5\x2f\xfd", FileKind::Zstd),
+            (b"\xfd7zXZ\0....", FileKind::Xz),
+            (b"BZh9....", FileKind::Bzip2),
+            (b"7z\xbc\xaf\x27\x1c", FileKind::SevenZip),
+            (&[[b'a'; 257].as_slice(), b"ustar\0"].concat(), FileKind::Tar),
+            (b"Entry not found", FileKind::ErrorText),
+            (b"Access to model x is restricted", FileKind::ErrorText),
+            (b"{\"schemaVersion\":2,\"layers\":[]}", FileKind::OllamaManifest),
+            (b"FROM ./model.gguf\nTEMPLATE x", FileKind::Modelfile),
+            (b"# Mine\nFROM llama3", FileKind::Modelfile),
+            (b"\x02\0\0\0\x15\0\0\0blk.0.ffn_down.weight", FileKind::OldMatrix),
+            (b"\x02\0\0\0\x15\0\0\0blk.0.ffn_down.wei", FileKind::Unknown),
+            (b"lmgg....", FileKind::Ggml),
+            (b"fmgg....", FileKind::Ggmf),
+            (b"tjgg....", FileKind::Ggjt),
+            (b"ccgg....", FileKind::Ggcc),
+            (b"algg....", FileKind::Ggla),
+            (b"nsgg....", FileKind::Ggsn),
+            (&[0; 64], FileKind::Zeros),
+            (b"GGU", FileKind::Unknown),
+            (b"hello", FileKind::Unknown),
         ];
         for (bytes, kind) in cases {
-            assert_eq!(Kind::of(bytes), *kind, "{bytes:?}");
+            assert_eq!(FileKind::of(bytes), *kind, "{bytes:?}");
         }
     }
 }

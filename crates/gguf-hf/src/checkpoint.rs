@@ -49,7 +49,7 @@ const MAX_INDEX: u64 = 100_000_000;
 pub struct Checkpoint {
     parts: Vec<Part>,
     tensors: Vec<SourceTensor>,
-    places: Vec<Place>,
+    places: Vec<DataPlace>,
     views: Vec<View>,
 }
 
@@ -85,7 +85,7 @@ struct Part {
 
 /// The location of a tensor's data.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct DataPlace {
     part: usize,
     offset: u64,
     bytes: u64,
@@ -278,7 +278,7 @@ impl Checkpoint {
                 let moves = vec![Move { input: 0, from: 0, to: 0, axes: axes(&entry) }];
                 self.views.push(View { width, inputs: vec![(index, entry.offset)], moves });
             }
-            self.places.push(Place { part: index, offset: entry.offset, bytes, view });
+            self.places.push(DataPlace { part: index, offset: entry.offset, bytes, view });
             self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
         }
         self.parts.push(part);
@@ -304,7 +304,7 @@ impl Checkpoint {
         let data_offset = safetensors::PREFIX + header_bytes;
         for entry in safetensors::parse_header(&json, file_bytes - data_offset).map_err(fail)? {
             let offset = data_offset + entry.offset;
-            self.places.push(Place { part: index, offset, bytes: entry.bytes, view: None });
+            self.places.push(DataPlace { part: index, offset, bytes: entry.bytes, view: None });
             self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
         }
         self.parts.push(part);
@@ -342,7 +342,7 @@ impl Source for Checkpoint {
 
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let place =
-            self.places.get(index).copied().unwrap_or(Place { part: usize::MAX, offset: 0, bytes: 0, view: None });
+            self.places.get(index).copied().unwrap_or(DataPlace { part: usize::MAX, offset: 0, bytes: 0, view: None });
         let part = self.parts.get(place.part);
         let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= place.bytes);
         let (Some(part), Some(_)) = (part, end) else {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 
 use crate::adapter::problem::AdapterProblem;
 use crate::checkpoint::index::IndexProblem;
@@ -61,7 +61,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The kind of file; `None` if it is not a regular file.
-        kind: Option<Kind>,
+        kind: Option<FileKind>,
     },
     /// The file is already a GGUF file.
     Gguf {
@@ -215,11 +215,13 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Error::NotACheckpoint { path, kind: Some(Kind::Safetensors | Kind::Zip | Kind::Pickle) } => write!(
-                f,
-                "{}: the name of a file of tensors ends in .safetensors, .bin, .pt, .pth or .ckpt; rename the file",
-                path.display()
-            ),
+            Error::NotACheckpoint { path, kind: Some(FileKind::Safetensors | FileKind::Zip | FileKind::Pickle) } => {
+                write!(
+                    f,
+                    "{}: the name of a file of tensors ends in .safetensors, .bin, .pt, .pth or .ckpt; rename the file",
+                    path.display()
+                )
+            }
             Error::NotACheckpoint { path, kind: Some(kind) } => write!(
                 f,
                 "{}: {kind}, expected a checkpoint: a folder with config.json in it, or a file of tensors",

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use gguf_model::arch::{ARCHITECTURES, Architecture, FUSED, FUSED_EXPERTS, Row};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{Elementwise, Gather, Input, Op, Place, Shape, TensorPlan};
+use gguf_pipeline::plan::{Elementwise, Gather, Input, Op, Shape, SourcePlace, TensorPlan};
 
 use crate::model_plan::{ModelPlan, PlanError};
 use crate::warning::ArchitectureWarning;
@@ -83,7 +83,7 @@ impl Fusion {
             let found = found.and_then(|(block, rest)| Some((block, self.part(rest)?)));
             let found = found.filter(|(_, (_, suffix))| self.fuses(suffix));
             let Some((block, (place, suffix))) = found else {
-                let place = Place { offset: plan.tensors.len() as u64, ..tensor.place };
+                let place = SourcePlace { offset: plan.tensors.len() as u64, ..tensor.place };
                 plan.tensors.push(tensor.at(place));
                 continue;
             };

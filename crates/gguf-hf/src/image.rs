@@ -13,7 +13,7 @@ use std::sync::Arc;
 use gguf_format::keys::{GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_NAME, GENERAL_QUANTIZATION_VERSION};
 use gguf_format::{GgmlType, MAX_DIMS, n_elements};
 use gguf_model::image::{IMAGE_MODELS, ImageModel as KnownModel, ORIGINAL_SHAPE, PREFIXES, WHOLE_PREFIX, recognize};
-use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
+use gguf_pipeline::plan::{Input, Op, Reason, SourcePlace, TensorPlan};
 
 use crate::checkpoint::Checkpoint;
 use crate::conversion::OutputKind;
@@ -299,6 +299,6 @@ fn reshaped(model: &KnownModel, shape: &[u64]) -> Option<Vec<u64>> {
 
 fn tensor(name: &str, shape: Vec<u64>, ty: GgmlType, reason: Reason, input: Input, number: usize) -> TensorPlan {
     let op = Op::Copy(input);
-    let place = Place { file: 0, offset: number as u64 };
+    let place = SourcePlace { file: 0, offset: number as u64 };
     TensorPlan::new(name, shape, ty, reason, op).at(place)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 use gguf_format::sort::CompactSort as _;
 use gguf_io::ReadAt;
 
@@ -60,7 +60,7 @@ impl Found {
             ["safetensors", "bin", "pt", "pth", "ckpt"].iter().any(|e| path.extension().is_some_and(|x| x == *e));
         let name = path.file_name().and_then(|name| name.to_str()).filter(|name| is_plain_file_name(name));
         let (true, Some(name)) = (is_named, name) else {
-            return Err(Error::NotACheckpoint { path: path.to_owned(), kind: Some(Kind::of(start)) });
+            return Err(Error::NotACheckpoint { path: path.to_owned(), kind: Some(FileKind::of(start)) });
         };
         let dir = match path.parent() {
             Some(dir) if dir != Path::new("") => dir.to_owned(),

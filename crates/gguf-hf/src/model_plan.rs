@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use gguf_format::{GgmlType, Value};
 use gguf_model::arch::{Checkpoint, Dim};
-use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, Shape, TensorPlan};
+use gguf_pipeline::plan::{Input, Keep, Op, Reason, Shape, SourcePlace, TensorPlan};
 
 use crate::arch::names::matches;
 use crate::config;
@@ -275,14 +275,14 @@ impl ModelPlan {
     }
 
     fn push(&mut self, name: String, shape: Vec<u64>, op: Op, (ty, reason): (GgmlType, Reason)) {
-        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        let place = SourcePlace { file: 0, offset: self.tensors.len() as u64 };
         self.tensors.push(TensorPlan::new(name, shape, ty, reason, op).at(place));
     }
 
     /// Adds an integer tensor, unchanged from the source.
     pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
         let input = Input::new(index, &source.name, GgmlType::I64);
-        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        let place = SourcePlace { file: 0, offset: self.tensors.len() as u64 };
         let reason = Reason::Kept(Keep::Kind(&"token ids"));
         let shape: Shape = source.shape.iter().rev().copied().collect();
         let plan = TensorPlan::new(name, shape, GgmlType::I64, reason, Op::Copy(input));

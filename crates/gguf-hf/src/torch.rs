@@ -15,7 +15,7 @@ mod zip;
 
 use std::collections::HashMap;
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 use gguf_io::ReadAt;
 
 pub use error::{PickleError, PickleProblem, TorchError, ZipProblem};
@@ -88,9 +88,9 @@ pub fn tensors(source: &dyn ReadAt) -> Result<Vec<Entry>, TorchError> {
     let n = usize::try_from(file_bytes).unwrap_or(usize::MAX).min(start.len());
     let start = start.get_mut(..n).unwrap_or_default();
     source.read_exact_at(0, start).map_err(TorchError::Io)?;
-    match Kind::of(start) {
-        Kind::Zip => from_zip(source, file_bytes),
-        Kind::Pickle => from_stream(source, file_bytes),
+    match FileKind::of(start) {
+        FileKind::Zip => from_zip(source, file_bytes),
+        FileKind::Pickle => from_stream(source, file_bytes),
         kind => Err(TorchError::NotTorch(kind)),
     }
 }
@@ -139,7 +139,7 @@ fn from_zip(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, TorchErr
 
 fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, TorchError> {
     let mut bytes = Bytes::new(source, 0, file_bytes);
-    let not_torch = || TorchError::NotTorch(Kind::Pickle);
+    let not_torch = || TorchError::NotTorch(FileKind::Pickle);
     let is_magic = |magic: &Pickle| matches!(magic.root(), Value::Long(number) if *magic.long(number) == MAGIC);
     let first = match pickle::read(&mut bytes, MAX_HEADER_OPS) {
         Err(TorchError::Pickle(_)) => return Err(not_torch()),

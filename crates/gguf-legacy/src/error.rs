@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 use gguf_format::check::Finding;
 
 use crate::container::Container;
@@ -45,7 +45,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The actual kind of the file.
-        kind: Kind,
+        kind: FileKind,
     },
     /// The file is GGUF of the present version.
     UpToDate {
@@ -225,7 +225,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NotAFile { path } => write!(f, "{}: is not a regular file", path.display()),
-            Error::NotLegacy { path, kind: Kind::Unknown } => write!(
+            Error::NotLegacy { path, kind: FileKind::Unknown } => write!(
                 f,
                 "{}: not a legacy model; such files start with lmgg, fmgg, tjgg, ccgg or algg, and GGUF with GGUF",
                 path.display()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 use gguf_io::ReadAt;
 
 use crate::block::{Encoding, Generation, are_plausible, blocks_of_planes, memory_len};
@@ -318,11 +318,11 @@ pub fn recognise_source(bytes: &dyn ReadAt) -> std::io::Result<Option<Recognitio
 }
 
 /// The kind of a file that is not a legacy file.
-fn kind(bytes: &dyn ReadAt, len: u64) -> Kind {
+fn kind(bytes: &dyn ReadAt, len: u64) -> FileKind {
     let mut first = vec![0; usize::try_from(len.min(512)).unwrap_or(0)];
     match bytes.read_exact_at(0, &mut first) {
-        Ok(()) => Kind::of(&first),
-        Err(_) => Kind::Unknown,
+        Ok(()) => FileKind::of(&first),
+        Err(_) => FileKind::Unknown,
     }
 }
 

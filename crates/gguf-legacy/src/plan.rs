@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::GgmlType;
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{self as pipeline, Draft, Gather, Op, Place, Reason, Rounding as FloatRounding, TensorPlan};
+use gguf_pipeline::plan::{
+    self as pipeline, Draft, Gather, Op, Reason, Rounding as FloatRounding, SourcePlace, TensorPlan,
+};
 use gguf_pipeline::{Event, Progress, workers};
 
 use crate::arrange::{Arranged, Arrangement, arrange};
@@ -190,7 +192,7 @@ fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &De
         Op::Copy(input)
     };
     let reason = Reason::Layout(if item.transposed { &"transposed" } else { decided.reason });
-    let place = item.tensor.pieces.first().map_or(Place::default(), |piece| Place {
+    let place = item.tensor.pieces.first().map_or(SourcePlace::default(), |piece| SourcePlace {
         file: u32::try_from(piece.part).unwrap_or(u32::MAX),
         offset: piece.offset,
     });

@@ -172,7 +172,7 @@ mod xverse;
 pub use checkpoint::{Checkpoint, Computed, StoredTypes, TensorFacts, TensorNames, Tokenizer};
 pub use dim::Dim;
 pub use expr::Expr;
-pub use key::{Key, Kind};
+pub use key::{FormulaType, Key};
 pub use list::ARCHITECTURES;
 pub use row::{FUSED, FUSED_EXPERTS, FUSED_LATENT, FUSED_LINEAR, Map, Need, Row, RowOp};
 pub use tensor::Tensor;
@@ -185,7 +185,7 @@ mod prelude {
 
     pub(super) use super::groups::*;
     pub(super) use super::{
-        Architecture, Changes, Checkpoint, Computed, Dim, Expr, Key, Kind, Map, Need, Quirk, Reader, Row, RowOp,
+        Architecture, Changes, Checkpoint, Computed, Dim, Expr, FormulaType, Key, Map, Need, Quirk, Reader, Row, RowOp,
         StoredTypes, TensorFacts, TensorNames, Tokenizer, Vocab, When,
     };
 }

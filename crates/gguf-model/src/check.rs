@@ -31,7 +31,7 @@ struct Model<'g> {
     first: &'g Gguf<'g>,
     /// `general.architecture` if it is a string, else empty.
     arch: &'g str,
-    kind: Kind,
+    kind: FileRole,
     /// Whether all shards of the model are given.
     complete: bool,
     /// The known keys in the file, without duplicates.
@@ -41,7 +41,7 @@ struct Model<'g> {
 
 /// The kind of file, which determines its keys and tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FileRole {
     Model,
     /// A vocabulary: a model without tensors.
     Vocab,
@@ -93,7 +93,7 @@ impl<'g> Model<'g> {
             shards,
             first,
             arch,
-            kind: Kind::Other,
+            kind: FileRole::Other,
             complete: n_shards <= 1 || n_shards == shards.len() as u64,
             known: Vec::new(),
             hparams: Hparams::default(),
@@ -114,7 +114,7 @@ impl<'g> Model<'g> {
         let dense =
             |pattern: &str| first.get(&pattern.strip_prefix("{arch}.dense_").map(|_| keys::for_arch(pattern, arch))?);
         // Keys that llama.cpp does not read have no influence on the network.
-        let is_loaded = model.kind == Kind::Model && crate::arch::required_keys(arch).next().is_some();
+        let is_loaded = model.kind == FileRole::Model && crate::arch::required_keys(arch).next().is_some();
         let is_read = |pattern: &str| !is_loaded || reads::has_effect(&model, pattern);
         let value = |pattern: &str| model.value(pattern).filter(|_| is_read(pattern));
         let hparams = Hparams::new(|pattern| value(pattern).or_else(|| dense(pattern)));
@@ -124,20 +124,20 @@ impl<'g> Model<'g> {
         model
     }
 
-    fn find_kind(&self) -> Kind {
+    fn find_kind(&self) -> FileRole {
         let n_tensors: u64 = self.shards.iter().map(|s| s.n_tensors()).sum();
         let no: u64 = self.get(keys::SPLIT_NO).unwrap_or(0);
         match self.get(keys::GENERAL_TYPE) {
-            _ if self.arch == "clip" => Kind::Projector,
-            Some("adapter") => Kind::Adapter,
-            Some("imatrix") => Kind::Imatrix,
-            Some("mmproj") => Kind::Projector,
+            _ if self.arch == "clip" => FileRole::Projector,
+            Some("adapter") => FileRole::Adapter,
+            Some("imatrix") => FileRole::Imatrix,
+            Some("mmproj") => FileRole::Projector,
             // An image model has no hyperparameter keys and no tokenizer.
-            None | Some("model") if keys::is_image_architecture(self.arch) => Kind::Other,
-            None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
-            None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,
-            None | Some("model" | "vocab") => Kind::Model,
-            Some(_) => Kind::Other,
+            None | Some("model") if keys::is_image_architecture(self.arch) => FileRole::Other,
+            None | Some("model") if no > 0 && self.arch.is_empty() => FileRole::Shard,
+            None | Some("model") if n_tensors == 0 && self.complete => FileRole::Vocab,
+            None | Some("model" | "vocab") => FileRole::Model,
+            Some(_) => FileRole::Other,
         }
     }
 
@@ -203,7 +203,7 @@ impl<'g> Model<'g> {
 
     /// Whether the hyperparameter keys are required.
     fn is_network(&self) -> bool {
-        self.kind == Kind::Model
+        self.kind == FileRole::Model
     }
 }
 
@@ -213,7 +213,7 @@ fn shard_count(first: &Gguf<'_>) -> u64 {
 }
 
 fn architecture(model: &Model<'_>, report: &mut Report) {
-    if matches!(model.kind, Kind::Imatrix | Kind::Shard) {
+    if matches!(model.kind, FileRole::Imatrix | FileRole::Shard) {
         return;
     }
     match model.first.kv(keys::GENERAL_ARCHITECTURE) {

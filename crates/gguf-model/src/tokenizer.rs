@@ -11,11 +11,11 @@
 //! # let bytes = head.encode()?;
 //! use gguf_format::Gguf;
 //! use gguf_format::keys::TokenType;
-//! use gguf_model::tokenizer::{Encoder, Kind, Role, Vocab};
+//! use gguf_model::tokenizer::{Encoder, TokenizerKind, Role, Vocab};
 //!
 //! let gguf = Gguf::parse(&bytes)?;
 //! let vocab = Vocab::new(&gguf)?;
-//! assert_eq!((vocab.kind(), vocab.pre(), vocab.len()), (Kind::Bpe, Some("gpt-2"), 6));
+//! assert_eq!((vocab.kind(), vocab.pre(), vocab.len()), (TokenizerKind::Bpe, Some("gpt-2"), 6));
 //! assert_eq!(vocab.special(Role::Eos), Some(5));
 //! assert_eq!(vocab.token_type(5), Some(TokenType::Control));
 //!
@@ -42,7 +42,7 @@ pub use self::error::{EncoderError, VocabError};
 /// The kind of a tokenizer, from `tokenizer.ggml.model`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum TokenizerKind {
     /// `none` or `no_vocab`: the model has no tokenizer.
     None,
     /// `llama`: SentencePiece with scores.
@@ -67,27 +67,27 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl TokenizerKind {
     /// The kind with that name.
-    pub fn from_name(name: &str) -> Kind {
+    pub fn from_name(name: &str) -> TokenizerKind {
         match name {
-            "none" | "no_vocab" => Kind::None,
-            "llama" => Kind::SentencePiece,
-            "gpt2" => Kind::Bpe,
-            "gemma4" => Kind::Gemma4,
-            "bert" => Kind::WordPiece,
-            "t5" => Kind::Unigram,
-            "rwkv" => Kind::Rwkv,
-            "plamo2" => Kind::Plamo2,
-            "hybriddna" => Kind::HybridDna,
-            "whitespace" => Kind::Whitespace,
-            _ => Kind::Other,
+            "none" | "no_vocab" => TokenizerKind::None,
+            "llama" => TokenizerKind::SentencePiece,
+            "gpt2" => TokenizerKind::Bpe,
+            "gemma4" => TokenizerKind::Gemma4,
+            "bert" => TokenizerKind::WordPiece,
+            "t5" => TokenizerKind::Unigram,
+            "rwkv" => TokenizerKind::Rwkv,
+            "plamo2" => TokenizerKind::Plamo2,
+            "hybriddna" => TokenizerKind::HybridDna,
+            "whitespace" => TokenizerKind::Whitespace,
+            _ => TokenizerKind::Other,
         }
     }
 
     /// Whether llama.cpp merges byte pairs after a pre-tokenizer.
     pub fn is_byte_pairs(self) -> bool {
-        matches!(self, Kind::Bpe | Kind::HybridDna | Kind::Whitespace)
+        matches!(self, TokenizerKind::Bpe | TokenizerKind::HybridDna | TokenizerKind::Whitespace)
     }
 }
 
@@ -184,7 +184,7 @@ impl Role {
 /// It reports what the file states. Defaults of llama.cpp for missing keys are the business of [`Encoder`].
 #[derive(Debug, Clone)]
 pub struct Vocab<'a> {
-    kind: Kind,
+    kind: TokenizerKind,
     model: &'a str,
     pre: Option<&'a str>,
     tokens: Option<ArrayRef<'a>>,
@@ -211,9 +211,9 @@ impl<'a> Vocab<'a> {
     /// that of the tokens, or an id is not one of a token. An id of -1 or 2³² - 1 means no token.
     pub fn new(gguf: &'a Gguf<'_>) -> Result<Vocab<'a>, VocabError> {
         let model: &str = gguf.get_as(keys::TOKENIZER_GGML_MODEL)?;
-        let kind = Kind::from_name(model);
+        let kind = TokenizerKind::from_name(model);
         let tokens = array(gguf, keys::TOKENIZER_GGML_TOKENS, "[string]", |ty| ty == ValueType::STRING)?;
-        if tokens.is_none() && kind != Kind::None {
+        if tokens.is_none() && kind != TokenizerKind::None {
             gguf.get_as::<ValueRef<'_>>(keys::TOKENIZER_GGML_TOKENS)?;
         }
         let n_tokens = tokens.map_or(0, |tokens| tokens.len());
@@ -256,7 +256,7 @@ impl<'a> Vocab<'a> {
     }
 
     /// The kind of the tokenizer.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> TokenizerKind {
         self.kind
     }
 

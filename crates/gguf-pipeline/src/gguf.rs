@@ -9,7 +9,7 @@ use gguf_io::{IntoModel, Model, Tensor};
 
 use crate::error::Error;
 use crate::limits::MAX_TENSORS;
-use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, Shape, TensorPlan};
+use crate::plan::{Draft, Input, Keep, Op, Reason, Rounding, Shape, SourcePlace, TensorPlan};
 use crate::source::{Source, SourceVersion, Stored};
 
 /// A key in the first shard of a model whose single file had an unusual layout: the length of that file as 8 little-endian bytes, then its
@@ -162,7 +162,7 @@ impl Draft {
                 let op = Op::Copy(Input::new(tensors.len(), "", tensor.ty()));
                 let shape: Shape = tensor.shape().collect();
                 let copy = TensorPlan::new(tensor.name().as_bytes(), shape, tensor.ty(), Reason::Kept(Keep::Copy), op);
-                tensors.push(copy.at(Place { file, offset }));
+                tensors.push(copy.at(SourcePlace { file, offset }));
             }
         }
         Ok(Draft {

@@ -28,7 +28,7 @@ pub use reason::{Keep, MixtureRow, Reason};
 
 /// The place of a tensor in the input files, which orders the tensors if a split is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct SourcePlace {
     /// Index of the file.
     pub file: u32,
     /// Offset of the data in the file, or index of the tensor in it.
@@ -84,7 +84,7 @@ pub struct TensorOrigin {
     /// The origin of the data.
     pub op: Op,
     /// The place in the source.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 impl Deref for TensorPlan {
@@ -100,7 +100,7 @@ impl TensorPlan {
     pub fn new(name: impl Into<Vec<u8>>, shape: impl Into<Shape>, ty: GgmlType, reason: Reason, op: Op) -> TensorPlan {
         let (name, shape, from) = (name.into().into_boxed_slice(), shape.into(), op.value_type());
         TensorPlan {
-            origin: Arc::new(TensorOrigin { name, shape, from, op, place: Place::default() }),
+            origin: Arc::new(TensorOrigin { name, shape, from, op, place: SourcePlace::default() }),
             ty,
             reason,
             needs_importance: false,
@@ -110,7 +110,7 @@ impl TensorPlan {
     }
 
     /// The tensor with another place in the source.
-    pub fn at(mut self, place: Place) -> TensorPlan {
+    pub fn at(mut self, place: SourcePlace) -> TensorPlan {
         self.origin_mut().place = place;
         self
     }

@@ -34,7 +34,7 @@ pub use gguf_pipeline::plan::{Keep, Reason};
 pub use image::{IMAGE_RULES, ImageRule};
 pub use keep::{KEPT, Kept};
 pub use pattern::{Pattern, PatternError};
-pub use rules::{Category, Place, RULES, Rule, When};
+pub use rules::{Category, RULES, Rule, Scope, When};
 pub use target::{ALIASES, Target, UnknownName, is_tensor_target, parse_tensor_type};
 
 /// The hyperparameters that the mixtures use (`llama_hparams` in `llama-hparams.h`, read by `load_hparams` in `llama-model.cpp`).
@@ -527,7 +527,7 @@ struct Mix<'m> {
     /// Whether the embeddings are also the output.
     tied: bool,
     n_values: u64,
-    // The number of tensors so far to which the rows of each place were applied.
+    // The number of tensors so far to which the rows of each scope were applied.
     seen_values: u64,
     seen_down: u64,
     seen_gate: u64,
@@ -601,36 +601,36 @@ impl Mix<'_> {
         if self.is_image() {
             return Ok(self.mixed_image(tensor));
         }
-        let place = Place::of(category, self.tied);
+        let scope = Scope::of(category, self.tied);
         if let Some(ty) = self.options.output_tensor_type
-            && place == Place::Output
+            && scope == Scope::Output
         {
             // Embeddings that are also the output; `output.weight` itself was decided before.
             return Ok((ty, Reason::OutputTensorType));
         }
         let mut chosen = (self.own, Reason::Own);
         for (rule, row) in RULES.iter().zip(&*rules::ROWS) {
-            if (rule.place == Place::Any || rule.place == place)
+            if (rule.scope == Scope::Any || rule.scope == scope)
                 && (rule.file_types.is_empty() || rule.file_types.contains(&self.file_type))
-                && self.holds_all(rule.when, tensor, place)?
+                && self.holds_all(rule.when, tensor, scope)?
             {
                 chosen = (rule.ty, Reason::Rule(row));
                 break;
             }
         }
         let is_low = rules::LOW.contains(&self.file_type);
-        if place == Place::Values
+        if scope == Scope::Values
             && !is_low
             && self.model.is_70b()
             && [GgmlType::Q3_K, GgmlType::Q4_K].contains(&chosen.0)
         {
             chosen = (GgmlType::Q5_K, Reason::Raised70B);
         }
-        match place {
-            Place::Values => self.seen_values += 1,
-            Place::FfnDown => self.seen_down += 1,
-            Place::FfnGate => self.seen_gate += 1,
-            Place::FfnUp => self.seen_up += 1,
+        match scope {
+            Scope::Values => self.seen_values += 1,
+            Scope::FfnDown => self.seen_down += 1,
+            Scope::FfnGate => self.seen_gate += 1,
+            Scope::FfnUp => self.seen_up += 1,
             _ => {}
         }
         Ok(chosen)
@@ -649,16 +649,16 @@ impl Mix<'_> {
         rule.map_or((self.own, Reason::Own), |(rule, row)| (rule.ty, Reason::Rule(row)))
     }
 
-    fn holds_all(&self, all: &[When], tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {
+    fn holds_all(&self, all: &[When], tensor: &TensorFacts<'_>, scope: Scope) -> Result<bool, MixError> {
         for when in all {
-            if !self.holds(*when, tensor, place)? {
+            if !self.holds(*when, tensor, scope)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn holds(&self, when: When, tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {
+    fn holds(&self, when: When, tensor: &TensorFacts<'_>, scope: Scope) -> Result<bool, MixError> {
         let arch = self.model.architecture.as_str();
         let n_layer = self.model.n_layer;
         Ok(match when {
@@ -673,34 +673,34 @@ impl Mix<'_> {
             When::NotExperts8 => self.model.n_expert != 8,
             When::Imatrix => self.options.has_imatrix,
             When::NoImatrix => !self.options.has_imatrix,
-            When::First(parts) => self.block(tensor, place)? < n_layer / parts.max(1),
-            When::FirstCounted(parts) => self.seen(place) < n_layer / parts.max(1),
+            When::First(parts) => self.block(tensor, scope)? < n_layer / parts.max(1),
+            When::FirstCounted(parts) => self.seen(scope) < n_layer / parts.max(1),
             When::Middle => {
-                let block = self.block(tensor, place)?;
+                let block = self.block(tensor, scope)?;
                 n_layer / 8 <= block && block < n_layer.saturating_mul(7) / 8
             }
-            When::MoreBits if place == Place::Values => more_bits(self.seen_values, self.n_values),
-            When::MoreBits => more_bits(self.block(tensor, place)?, n_layer),
-            When::Before(n) => self.seen(place) < n,
+            When::MoreBits if scope == Scope::Values => more_bits(self.seen_values, self.n_values),
+            When::MoreBits => more_bits(self.block(tensor, scope)?, n_layer),
+            When::Before(n) => self.seen(scope) < n,
         })
     }
 
-    /// The number of earlier tensors of the place.
-    fn seen(&self, place: Place) -> u64 {
-        match place {
-            Place::Values => self.seen_values,
-            Place::FfnDown => self.seen_down,
-            Place::FfnGate => self.seen_gate,
-            Place::FfnUp => self.seen_up,
+    /// The number of earlier tensors of the scope.
+    fn seen(&self, scope: Scope) -> u64 {
+        match scope {
+            Scope::Values => self.seen_values,
+            Scope::FfnDown => self.seen_down,
+            Scope::FfnGate => self.seen_gate,
+            Scope::FfnUp => self.seen_up,
             _ => 0,
         }
     }
 
     /// The block of a feed-forward tensor: counted if there are no experts, otherwise from its name, because a block may have several
-    /// tensors of a place.
-    fn block(&self, tensor: &TensorFacts<'_>, place: Place) -> Result<u64, MixError> {
+    /// tensors of a scope.
+    fn block(&self, tensor: &TensorFacts<'_>, scope: Scope) -> Result<u64, MixError> {
         if self.model.n_expert <= 1 {
-            return Ok(self.seen(place));
+            return Ok(self.seen(scope));
         }
         let n_layer = self.model.n_layer;
         block_number(tensor.name.as_bytes())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gguf_format::check::Severity;
 use gguf_format::keys::{
     self, FILE_TYPES, FileType, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE,
-    Kind,
+    KeyType,
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::sort::CompactSort as _;
@@ -393,8 +393,8 @@ fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error
     let arch = arch.and_then(|arch| arch.to_str().ok());
     for (key, value) in &options.overrides {
         let kind = |value: ValueRef<'_>| match value {
-            ValueRef::Array(array) => Kind::Array(array.elem_type()),
-            value => Kind::Scalar(value.value_type()),
+            ValueRef::Array(array) => KeyType::Array(array.elem_type()),
+            value => KeyType::Scalar(value.value_type()),
         };
         let given = kind(value.as_ref());
         let present = draft.head.get(key).map(kind);

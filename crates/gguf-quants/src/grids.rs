@@ -47,8 +47,8 @@ impl Eights {
         let mut eights = Eights { places: Vec::with_capacity(grid.map.len()), codes: Vec::new() };
         for point in 0..grid.map.len() {
             match grid.place(point) {
-                Place::On(index) => eights.places.push(i32::from(grid.codes[usize::from(index)])),
-                Place::Near(list) => {
+                PointPlace::On(index) => eights.places.push(i32::from(grid.codes[usize::from(index)])),
+                PointPlace::Near(list) => {
                     let start = eights.codes.len() / 8;
                     eights.codes.extend(list.iter().map(|&index| grid.codes[usize::from(index)]));
                     let last = eights.codes[eights.codes.len() - 1];
@@ -109,7 +109,7 @@ pub(crate) const fn magnitudes<const POINTS: usize, const E: usize>(
 
 /// The location of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum PointPlace<'a> {
     /// In the codebook, at this index.
     On(u16),
     /// Not in it; the indexes of its neighbours, the nearest first, and of equally near ones the lower index first.
@@ -164,7 +164,7 @@ impl Grid {
         self.starts.len() - 1
     }
 
-    /// The `k`th list of neighbours, as in [`Place::Near`]; never empty.
+    /// The `k`th list of neighbours, as in [`PointPlace::Near`]; never empty.
     #[inline]
     pub fn list(&self, k: usize) -> &[u16] {
         &self.neighbours[self.starts[k] as usize..self.starts[k + 1] as usize]
@@ -184,10 +184,10 @@ impl Grid {
 
     /// The location of a point.
     #[inline]
-    pub fn place(&self, point: usize) -> Place<'_> {
+    pub fn place(&self, point: usize) -> PointPlace<'_> {
         match self.map[point] {
-            list @ ..0 => Place::Near(self.list(!list as usize)),
-            index => Place::On(index as u16),
+            list @ ..0 => PointPlace::Near(self.list(!list as usize)),
+            index => PointPlace::On(index as u16),
         }
     }
 
@@ -308,11 +308,11 @@ mod tests {
             assert_eq!(grid.map.len(), (grid.shape.base as usize).pow(grid.shape.elements));
             assert_eq!(grid.n_lists(), grid.map.len() - n);
             for (index, &code) in grid.codes.iter().enumerate() {
-                assert_eq!(grid.place(grid.shape.point(code)), Place::On(index as u16));
+                assert_eq!(grid.place(grid.shape.point(code)), PointPlace::On(index as u16));
             }
             // A prime step: all kinds of points, in acceptable test time.
             for point in (0..grid.map.len()).step_by(13) {
-                if let Place::Near(list) = grid.place(point) {
+                if let PointPlace::Near(list) = grid.place(point) {
                     assert_eq!(list, plain_neighbours(grid, point, shells), "point {point} of {n}");
                 }
             }

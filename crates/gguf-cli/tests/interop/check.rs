@@ -380,11 +380,11 @@ fn tabled(arch: &str, like: &Model) -> Model {
     }
     for row in rows {
         let n = SIZES.iter().find(|(pattern, _)| *pattern == row.pattern).map_or(2.0, |(_, n)| *n);
-        let array = row.kinds.iter().find(|kind| matches!(kind, keys::Kind::Array(_)));
+        let array = row.kinds.iter().find(|kind| matches!(kind, keys::KeyType::Array(_)));
         let is_pattern = row.pattern == keys::ATTENTION_SLIDING_WINDOW_PATTERN;
         match *array.filter(|_| is_pattern).unwrap_or(&row.kinds[0]) {
-            keys::Kind::Scalar(ty) => set(row.pattern, plain(ty.0, n)),
-            keys::Kind::Array(ty) => set(row.pattern, Raw::Many(ty.0, vec![number(ty.0, n); 2])),
+            keys::KeyType::Scalar(ty) => set(row.pattern, plain(ty.0, n)),
+            keys::KeyType::Array(ty) => set(row.pattern, Raw::Many(ty.0, vec![number(ty.0, n); 2])),
         }
     }
     let mut head = Vec::new();

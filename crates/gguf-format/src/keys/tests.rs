@@ -66,8 +66,8 @@ fn lookup_takes_the_architecture_into_account() {
 
 #[test]
 fn types_are_compared() {
-    use Kind::{Array, Scalar};
-    let cases: &[(&str, Kind, Fit)] = &[
+    use KeyType::{Array, Scalar};
+    let cases: &[(&str, KeyType, Fit)] = &[
         (CONTEXT_LENGTH, Scalar(ValueType::U32), Fit::Exact),
         (CONTEXT_LENGTH, Scalar(ValueType::U64), Fit::Convertible),
         (CONTEXT_LENGTH, Scalar(ValueType::I8), Fit::Convertible),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use gguf_format::Value;
-use gguf_model::arch::{Checkpoint, Key, Kind};
+use gguf_model::arch::{Checkpoint, FormulaType, Key};
 use serde_json::{Map, Value as Json, json};
 
 use super::Scope;
@@ -129,7 +129,7 @@ fn evaluate_rows(
             value => value.map_err(|e| unusable(row.key, e))?.filter(|value| !value.is_null()),
         };
         match (row.kind, value) {
-            (Kind::Field, value) => {
+            (FormulaType::Field, value) => {
                 let value = value.map(Cow::into_owned);
                 if let (name @ ("block_count" | "@further_blocks"), Some(blocks)) = (row.key, &value) {
                     let n = blocks.as_u64().filter(|n| *n <= MAX_BLOCKS);
@@ -165,7 +165,7 @@ fn evaluate_rows(
 pub(crate) fn fields_of(key: &str, checkpoint: &Checkpoint, fields: &Fields) -> Vec<String> {
     let rows = || checkpoint.keys.iter().copied().flatten();
     let formula_of = |name: &str, is_field: bool| {
-        let row = rows().rfind(|row| row.key == name && (row.kind == Kind::Field) == is_field);
+        let row = rows().rfind(|row| row.key == name && (row.kind == FormulaType::Field) == is_field);
         row.and_then(|row| Formula::parse(row.formula).ok())
     };
     let mut names = formula_of(key, false).map_or(Vec::new(), |formula| formula.names());
@@ -216,7 +216,7 @@ pub(super) fn field_error(e: formula::Error) -> config::Error {
 }
 
 /// Converts a value to the type of its key; `None` for an empty value, which is not written.
-fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
+fn typed(kind: FormulaType, value: &Json) -> Result<Option<Value>, &'static str> {
     const WHOLE: &str = "a whole number that fits 32 bits";
     const LONG: &str = "a whole number that fits 64 bits";
     const NUMBER: &str = "a number that fits single precision";
@@ -239,18 +239,18 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     }
     Ok(Some(match (kind, value) {
         (_, Json::Array(items)) if items.is_empty() => return Ok(None),
-        (Kind::Str, Json::String(text)) if text.is_empty() => return Ok(None),
-        (Kind::U32 | Kind::I32, Json::Array(items)) => list(items, i32)?.into(),
-        (Kind::U64, Json::Array(items)) => list(items, u64)?.into(),
-        (Kind::F32, Json::Array(items)) => list(items, f32)?.into(),
-        (Kind::Bool, Json::Array(items)) => list(items, bool)?.into(),
-        (Kind::Str, Json::Array(items)) => list(items, text)?.into(),
-        (Kind::U32, value) => u32(value)?.into(),
-        (Kind::I32, value) => i32(value)?.into(),
-        (Kind::U64, value) => u64(value)?.into(),
-        (Kind::F32, value) => f32(value)?.into(),
-        (Kind::Bool, value) => bool(value)?.into(),
-        (Kind::Str, value) => text(value)?.into(),
+        (FormulaType::Str, Json::String(text)) if text.is_empty() => return Ok(None),
+        (FormulaType::U32 | FormulaType::I32, Json::Array(items)) => list(items, i32)?.into(),
+        (FormulaType::U64, Json::Array(items)) => list(items, u64)?.into(),
+        (FormulaType::F32, Json::Array(items)) => list(items, f32)?.into(),
+        (FormulaType::Bool, Json::Array(items)) => list(items, bool)?.into(),
+        (FormulaType::Str, Json::Array(items)) => list(items, text)?.into(),
+        (FormulaType::U32, value) => u32(value)?.into(),
+        (FormulaType::I32, value) => i32(value)?.into(),
+        (FormulaType::U64, value) => u64(value)?.into(),
+        (FormulaType::F32, value) => f32(value)?.into(),
+        (FormulaType::Bool, value) => bool(value)?.into(),
+        (FormulaType::Str, value) => text(value)?.into(),
         (_, _) => return Ok(None),
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Computed, Key, Kind, Map, Row, RowOp, TOWERS};
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Computed, FormulaType, Key, Map, Row, RowOp, TOWERS};
 use gguf_model::formula;
 use serde_json::Value as Json;
 
@@ -59,7 +59,7 @@ pub(super) fn formulas(
     arch: &'static Architecture,
     checkpoint: &Checkpoint,
 ) -> Vec<(Option<&'static str>, &'static str)> {
-    let keys = keys(checkpoint).map(|key| ((key.kind == Kind::Field).then_some(key.key), key.formula));
+    let keys = keys(checkpoint).map(|key| ((key.kind == FormulaType::Field).then_some(key.key), key.formula));
     let before = conditions_before(checkpoint).into_iter().map(|text| (None, text));
     before.chain(keys).chain(others(arch, checkpoint).into_iter().map(|text| (None, text))).collect()
 }

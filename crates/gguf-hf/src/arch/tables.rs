@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_format::{GgmlType, keys};
-use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row, RowOp, TOWERS, When};
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, FormulaType, Row, RowOp, TOWERS, When};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
@@ -41,11 +41,11 @@ fn keys_and_patterns_are_well_formed() {
         }
         for key in table_formulas::keys(checkpoint) {
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
-            assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
+            assert!(key.kind == FormulaType::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
             let is_own = PREFIXES.iter().any(|prefix| key.key.starts_with(prefix));
             let full = if is_own { key.key.to_owned() } else { format!("{name}.{}", key.key) };
             let is_known = keys::lookup(&full, Some(name)).is_some() || UNLISTED_KEYS.contains(&key.key);
-            assert!(key.kind == Kind::Field || is_known, "{name}: no such key: {}", key.key);
+            assert!(key.kind == FormulaType::Field || is_known, "{name}: no such key: {}", key.key);
         }
     }
     for arch in ARCHITECTURES {
@@ -104,7 +104,7 @@ fn towers_are_well_formed() {
             let projector = super::projector_type(checkpoint);
             assert!(!projector.is_empty() && projectors.insert(projector.clone()), "{projector}");
             for key in table_formulas::keys(checkpoint) {
-                let is_known = key.kind == Kind::Field || keys::lookup(key.key, Some("clip")).is_some();
+                let is_known = key.kind == FormulaType::Field || keys::lookup(key.key, Some("clip")).is_some();
                 assert!(is_known, "{projector}: no such key: {}", key.key);
             }
         }

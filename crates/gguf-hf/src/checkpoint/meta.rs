@@ -9,7 +9,7 @@ use std::path::Path;
 use gguf_pipeline::moves::{Axis, Move};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Checkpoint, Place, View};
+use super::{Checkpoint, DataPlace, View};
 use crate::config::shortened;
 use crate::documents::Documents;
 use crate::dtype::SourceTensor;
@@ -304,7 +304,7 @@ impl Checkpoint {
         let bytes = dtype.tensor_bytes(&shape).unwrap_or(0);
         let view = Some(self.views.len());
         self.views.push(View { width: (dtype.bits / 8).max(1) as usize, inputs, moves });
-        self.places.push(Place { part, offset, bytes, view });
+        self.places.push(DataPlace { part, offset, bytes, view });
         self.tensors.push(SourceTensor { name, dtype, shape });
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::files::Files;
 use super::special::truthy;
-use super::vocab::{Kind, TokenList};
+use super::vocab::{JsonVocab, TokenList};
 use super::{TokenizerOptions, TokenizerWarning};
 use super::{bert, plamo, rwkv, sentencepiece, tekken, tiktoken, unigram, vocab};
 use crate::folder_error::FolderError;
@@ -56,9 +56,9 @@ impl Reading<'_, '_> {
         let Reading { folder, config, vocab_size, options, .. } = *self;
         let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
         match reader {
-            Reader::Bpe => self.hugging_face(Kind::Bpe),
+            Reader::Bpe => self.hugging_face(JsonVocab::Bpe),
             Reader::Gpt2 if class == Some("GPT2Tokenizer") => {
-                let list = self.hugging_face(Kind::Bpe)?;
+                let list = self.hugging_face(JsonVocab::Bpe)?;
                 list.ok_or_else(|| self.missing(&[Reader::Bpe])).map(Some)
             }
             Reader::Gpt2 => Ok(None),
@@ -85,7 +85,11 @@ impl Reading<'_, '_> {
                 Some("BertTokenizer" | "BertTokenizerFast") | None => self.word_piece(),
                 Some("RobertaTokenizer" | "RobertaTokenizerFast") => {
                     let pre_tokenizer = folder.tokenizer.as_ref().and_then(|t| t.pre_tokenizer.get("type")?.as_str());
-                    self.hugging_face(if pre_tokenizer == Some("Whitespace") { Kind::Words } else { Kind::Bpe })
+                    self.hugging_face(if pre_tokenizer == Some("Whitespace") {
+                        JsonVocab::Words
+                    } else {
+                        JsonVocab::Bpe
+                    })
                 }
                 Some(other) => {
                     let class = UnsupportedFeature::OtherTokenizerClass(other.to_owned());
@@ -112,7 +116,7 @@ impl Reading<'_, '_> {
         }
     }
 
-    fn hugging_face(&mut self, kind: Kind) -> Result<Option<TokenList>, FolderError> {
+    fn hugging_face(&mut self, kind: JsonVocab) -> Result<Option<TokenList>, FolderError> {
         let Reading { folder, vocab_size, options, .. } = *self;
         let limit = self.config.get("token_limit").and_then(Json::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let Some(t) = &folder.tokenizer else { return Ok(None) };
@@ -125,9 +129,10 @@ impl Reading<'_, '_> {
         match (&folder.tokenizer, folder.dir.lines(bert::FILE)?) {
             (None, Some(text)) => {
                 let t = bert::of_text(folder, &text)?;
-                vocab::hugging_face(folder, &t, Kind::WordPiece, vocab_size, None, options, self.warnings).map(Some)
+                vocab::hugging_face(folder, &t, JsonVocab::WordPiece, vocab_size, None, options, self.warnings)
+                    .map(Some)
             }
-            _ => self.hugging_face(Kind::WordPiece),
+            _ => self.hugging_face(JsonVocab::WordPiece),
         }
     }
 

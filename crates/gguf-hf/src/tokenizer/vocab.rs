@@ -321,7 +321,7 @@ pub(crate) fn gemma4(
 pub(crate) fn hugging_face(
     folder: &Files<'_>,
     tokenizer: &TokenizerJson,
-    kind: Kind,
+    kind: JsonVocab,
     vocab_size: Option<usize>,
     token_limit: Option<usize>,
     options: &TokenizerOptions,
@@ -329,9 +329,9 @@ pub(crate) fn hugging_face(
 ) -> Result<TokenList, FolderError> {
     let found = tokenizer.model.kind.as_deref().unwrap_or("BPE");
     let expected = match kind {
-        Kind::Bpe => Some("BPE"),
-        Kind::WordPiece => Some("WordPiece"),
-        Kind::Words => None,
+        JsonVocab::Bpe => Some("BPE"),
+        JsonVocab::WordPiece => Some("WordPiece"),
+        JsonVocab::Words => None,
     };
     if let Some(expected) = expected.filter(|expected| *expected != found) {
         let found = found.to_owned();
@@ -347,18 +347,18 @@ pub(crate) fn hugging_face(
         return Err(folder.invalid("config.json", problem));
     }
     let (pre, source) = match kind {
-        Kind::Words => ("whitespace".to_owned(), PreSource::NotNeeded),
+        JsonVocab::Words => ("whitespace".to_owned(), PreSource::NotNeeded),
         _ => pre::decide(folder, tokenizer, &hf, options, warnings)?,
     };
 
     let clean = folder.tokenizer_config.get("clean_up_tokenization_spaces").is_some_and(truthy);
     let mut list = match kind {
-        Kind::Bpe => TokenList::new("gpt2", size),
-        Kind::WordPiece => TokenList::new("bert", size),
-        Kind::Words => TokenList::new("whitespace", size),
+        JsonVocab::Bpe => TokenList::new("gpt2", size),
+        JsonVocab::WordPiece => TokenList::new("bert", size),
+        JsonVocab::Words => TokenList::new("whitespace", size),
     };
     (list.pre, list.source) = (pre, source);
-    if kind != Kind::WordPiece {
+    if kind != JsonVocab::WordPiece {
         list.special = Special::FilesWithMerges;
     }
     for id in 0..to_u32(size) {
@@ -395,7 +395,7 @@ pub(crate) fn hugging_face(
 
 /// The vocabulary types in a `tokenizer.json` that pre-tokenize texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JsonVocab {
     /// Byte-level BPE.
     Bpe,
     /// WordPiece.

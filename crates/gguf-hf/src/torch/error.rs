@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use gguf_format::Kind;
+use gguf_format::FileKind;
 
 /// Why a PyTorch file cannot be read.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub enum TorchError {
     /// Reading failed with an I/O error.
     Io(io::Error),
     /// The file is not in a PyTorch format.
-    NotTorch(Kind),
+    NotTorch(FileKind),
     /// A zip archive not written by `torch.save`.
     Zip(ZipProblem),
     /// A pickle that is invalid or has unsupported content.
@@ -171,13 +171,13 @@ impl fmt::Display for TorchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TorchError::Io(e) => write!(f, "cannot read: {e}"),
-            TorchError::NotTorch(Kind::GitLfsPointer) => {
+            TorchError::NotTorch(FileKind::GitLfsPointer) => {
                 f.write_str("a git-lfs pointer, not the file itself; fetch it with git lfs pull")
             }
-            TorchError::NotTorch(Kind::Pickle) => f.write_str(
+            TorchError::NotTorch(FileKind::Pickle) => f.write_str(
                 "a Python pickle that torch.save did not write; only files of torch.save are read",
             ),
-            TorchError::NotTorch(Kind::Tar) => f.write_str(
+            TorchError::NotTorch(FileKind::Tar) => f.write_str(
                 "a tar archive, as PyTorch wrote before 2017; load it and save it again with a current PyTorch",
             ),
             TorchError::NotTorch(kind) => write!(f, "not a PyTorch file but {kind}; {}", kind.hint()),

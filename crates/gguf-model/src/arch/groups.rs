@@ -3,7 +3,7 @@
 
 use gguf_format::keys;
 
-use super::{Dim, Expr, Key, Kind, Map, Need, Row, When};
+use super::{Dim, Expr, FormulaType, Key, Map, Need, Row, When};
 
 /// Keys required of every model with attention.
 pub(super) const TRANSFORMER_KEYS: &[&str] =

@@ -8,26 +8,26 @@ macro_rules! keys {
     (@rows [$($done:expr,)*]) => { &[$($done),*] };
     (@rows [$($done:expr,)*] let $field:ident = $formula:expr; $($rest:tt)*) => {
         keys!(@rows [$($done,)* Key {
-            key: stringify!($field), kind: Kind::Field, is_optional: true, formula: $crate::formula::checked($formula),
+            key: stringify!($field), kind: FormulaType::Field, is_optional: true, formula: $crate::formula::checked($formula),
         },] $($rest)*)
     };
     (@rows [$($done:expr,)*] let @$fact:ident = $formula:expr; $($rest:tt)*) => {
         keys!(@rows [$($done,)* Key {
-            key: concat!("@", stringify!($fact)), kind: Kind::Field, is_optional: true, formula: $crate::formula::checked($formula),
+            key: concat!("@", stringify!($fact)), kind: FormulaType::Field, is_optional: true, formula: $crate::formula::checked($formula),
         },] $($rest)*)
     };
     (@rows [$($done:expr,)*] $key:literal $kind:ident ? = $formula:expr; $($rest:tt)*) => {
-        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: true, formula: $crate::formula::checked($formula) },] $($rest)*)
+        keys!(@rows [$($done,)* Key { key: $key, kind: FormulaType::$kind, is_optional: true, formula: $crate::formula::checked($formula) },] $($rest)*)
     };
     (@rows [$($done:expr,)*] $key:literal $kind:ident = $formula:expr; $($rest:tt)*) => {
-        keys!(@rows [$($done,)* Key { key: $key, kind: Kind::$kind, is_optional: false, formula: $crate::formula::checked($formula) },] $($rest)*)
+        keys!(@rows [$($done,)* Key { key: $key, kind: FormulaType::$kind, is_optional: false, formula: $crate::formula::checked($formula) },] $($rest)*)
     };
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
 /// The type of a key's value. A list has the type of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FormulaType {
     /// An unsigned 32-bit integer; signed in lists, as the reference writes them.
     U32,
     /// A signed 32-bit integer.
@@ -51,7 +51,7 @@ pub struct Key {
     /// a field.
     pub key: &'static str,
     /// The type of its value.
-    pub kind: Kind,
+    pub kind: FormulaType,
     /// Whether the key is omitted if the formula has no value; otherwise a missing value is an error.
     pub is_optional: bool,
     /// The value, as an expression over the fields of the configuration. See the `formula` module of `gguf-hf`.

@@ -9,7 +9,7 @@ use gguf_format::{GgmlType, Str};
 use crate::naming;
 
 use super::rules::*;
-use super::{Kind, Model, shard_count};
+use super::{FileRole, Model, shard_count};
 
 /// Custom mixtures may contain little of their nominal type; a share below 1 / `SMALL_SHARE` is an error.
 const SMALL_SHARE: u64 = 20;
@@ -50,7 +50,7 @@ fn elements_by_type(model: &Model<'_>, decided: GgmlType) -> Vec<(GgmlType, u64)
 fn types(model: &Model<'_>, report: &mut Report) {
     let quantized = model.shards.iter().flat_map(|shard| shard.tensors()).find(|t| t.ty.is_quantized());
     if let Some(ty) = quantized.map(|t| t.ty)
-        && !matches!(model.kind, Kind::Shard | Kind::Other)
+        && !matches!(model.kind, FileRole::Shard | FileRole::Other)
     {
         match model.kv(keys::GENERAL_QUANTIZATION_VERSION) {
             None => {
@@ -76,7 +76,7 @@ fn types(model: &Model<'_>, report: &mut Report) {
     if file_type.is_guessed() {
         report.add(&FILE_TYPE_UNKNOWN, kv, format_args!("the file type is {file_type}, which is marked as guessed"));
     }
-    if model.kind != Kind::Model || !model.complete {
+    if model.kind != FileRole::Model || !model.complete {
         return;
     }
     let types = elements_by_type(model, info.tensor_type);
@@ -165,7 +165,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
             format_args!("{shown_name} says {encoding}, but the file type is {}", own.label()),
         );
     }
-    if model.kind == Kind::Model
+    if model.kind == FileRole::Model
         && model.complete
         && let Some(label) = parts.size_label.and_then(SizeLabel::parse)
     {
@@ -185,7 +185,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
     let is_usual = || naming::new_name("", model.shards).file_name == stem;
     if !problems.is_empty() && !is_usual() {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let better = match model.kind == Kind::Model && model.complete {
+        let better = match model.kind == FileRole::Model && model.complete {
             true => naming::file_name(file_name, model.shards),
             false => None,
         };

@@ -6,7 +6,7 @@ use gguf_format::ValueRef;
 use gguf_format::ValueType as Type;
 use gguf_format::keys::{self, KeyInfo};
 
-use super::{Kind, Model};
+use super::{FileRole, Model};
 use crate::hparams::MAX_BLOCKS;
 
 /// A key that llama.cpp reads.
@@ -506,7 +506,7 @@ pub(super) fn of(model: &Model<'_>) -> Vec<&'static Read> {
         // Of a vocabulary alone, the network is not read.
         let is_network = read.pattern.starts_with("{arch}.") && read.pattern != keys::VOCAB_SIZE;
         read.is_of(model.arch)
-            && (model.kind == Kind::Model || (model.kind == Kind::Vocab && !is_network))
+            && (model.kind == FileRole::Model || (model.kind == FileRole::Vocab && !is_network))
             && read.when.holds(model)
     };
     READS.iter().filter(is_read).collect()

@@ -6,7 +6,7 @@ use gguf_format::{Dims, GgmlType, TensorInfoRef, keys};
 
 use super::rules::*;
 use super::tensor_names::{Parts, is_known, parts};
-use super::{Kind, Model};
+use super::{FileRole, Model};
 use crate::arch::{self, Architecture, Dim, FUSED, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
 
@@ -14,10 +14,10 @@ mod companions;
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     match model.kind {
-        Kind::Model => network(model, report),
-        Kind::Adapter => adapter(model, report),
-        Kind::Imatrix => imatrix(model, report),
-        Kind::Vocab | Kind::Projector | Kind::Shard | Kind::Other => {}
+        FileRole::Model => network(model, report),
+        FileRole::Adapter => adapter(model, report),
+        FileRole::Imatrix => imatrix(model, report),
+        FileRole::Vocab | FileRole::Projector | FileRole::Shard | FileRole::Other => {}
     }
 }
 

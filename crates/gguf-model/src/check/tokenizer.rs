@@ -6,11 +6,11 @@ use gguf_format::{ArrayRef, KvRef, Str, ValueRef};
 
 use super::rules::*;
 use super::template;
-use super::{Kind, Model};
+use super::{FileRole, Model};
 use crate::tokenizer::{self, split_merge};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
-    if !matches!(model.kind, Kind::Model | Kind::Vocab) {
+    if !matches!(model.kind, FileRole::Model | FileRole::Vocab) {
         return;
     }
     // Without a tokenizer, llama.cpp does not read the tokens.
@@ -243,7 +243,7 @@ fn merges(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
 
 /// Whether llama.cpp merges byte pairs after a pre-tokenizer.
 pub(super) fn is_byte_pairs(model: &Model<'_>) -> bool {
-    model.get(keys::TOKENIZER_GGML_MODEL).is_some_and(|name| tokenizer::Kind::from_name(name).is_byte_pairs())
+    model.get(keys::TOKENIZER_GGML_MODEL).is_some_and(|name| tokenizer::TokenizerKind::from_name(name).is_byte_pairs())
 }
 
 fn pre_tokenizer(model: &Model<'_>, report: &mut Report) {
@@ -308,7 +308,7 @@ fn templates(model: &Model<'_>, report: &mut Report) {
             report.add(&TEMPLATE_SUSPICIOUS, &kv, format_args!("the template contains {word}"));
         }
     }
-    if any || model.kind != Kind::Model {
+    if any || model.kind != FileRole::Model {
         return;
     }
     let says = |pattern: &str| {

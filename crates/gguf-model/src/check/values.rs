@@ -1,13 +1,13 @@
 //! The rules for keys and their values.
 
 use gguf_format::check::{At, Report, Rule, shown};
-use gguf_format::keys::{self, Fit, KeyInfo, Kind as ValueKind};
+use gguf_format::keys::{self, Fit, KeyInfo, KeyType as ValueKind};
 use gguf_format::{ArrayRef, KvRef, ValueRef};
 
 use super::reads::{self, Misread, Read};
 use super::rules::*;
 use super::tokenizer::is_byte_pairs;
-use super::{Kind, Model};
+use super::{FileRole, Model};
 use crate::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
 
 /// The number of unknown keys for which a similar known key is searched. The search is slow, and files may have any
@@ -24,7 +24,7 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     }
     required(model, report);
     tensor_extra(model, report);
-    if !matches!(model.kind, Kind::Projector | Kind::Vocab) {
+    if !matches!(model.kind, FileRole::Projector | FileRole::Vocab) {
         ranges(model, report);
         heads(model, report);
         rope(model, report);
@@ -85,7 +85,7 @@ fn value_type(model: &Model<'_>, kv: &KvRef<'_>, row: &'static KeyInfo, reads: &
     }
     // The element type of an empty array is irrelevant, and writers choose it arbitrarily.
     let is_empty = matches!(kv.value, ValueRef::Array(a) if a.len() == 0);
-    let is_loaded = matches!(model.kind, Kind::Model | Kind::Vocab);
+    let is_loaded = matches!(model.kind, FileRole::Model | FileRole::Vocab);
     let rule = match row.fit(found) {
         Fit::Exact => return,
         Fit::Wrong if is_empty && row.kinds.iter().any(|kind| matches!(kind, ValueKind::Array(_))) => return,
@@ -130,20 +130,22 @@ fn required(model: &Model<'_>, report: &mut Report) {
         }
     };
     match model.kind {
-        Kind::Shard | Kind::Other => {}
-        Kind::Adapter => keys::required_by_type("adapter").iter().skip(1).for_each(|key| need(key, "adapters need it")),
-        Kind::Imatrix => {
+        FileRole::Shard | FileRole::Other => {}
+        FileRole::Adapter => {
+            keys::required_by_type("adapter").iter().skip(1).for_each(|key| need(key, "adapters need it"))
+        }
+        FileRole::Imatrix => {
             keys::required_by_type("imatrix").iter().for_each(|key| need(key, "importance matrices need it"));
         }
-        Kind::Projector => {
+        FileRole::Projector => {
             for (flag, needed) in keys::REQUIRED_BY_ENCODER {
                 if model.get(flag) == Some(true) {
                     needed.iter().for_each(|key| need(key, "an encoder needs it"));
                 }
             }
         }
-        Kind::Vocab => vocabulary(model, need),
-        Kind::Model => {
+        FileRole::Vocab => vocabulary(model, need),
+        FileRole::Model => {
             for row in crate::arch::required_keys(model.arch) {
                 need(row.pattern, "llama.cpp does not load the model without it");
             }
@@ -663,7 +665,7 @@ fn demands(model: &Model<'_>, report: &mut Report) {
 
 /// Checks values from a fixed set of choices.
 fn choices(model: &Model<'_>, report: &mut Report) {
-    let has_vocabulary = matches!(model.kind, Kind::Model | Kind::Vocab);
+    let has_vocabulary = matches!(model.kind, FileRole::Model | FileRole::Vocab);
     let texts: [(&str, &[&[&str]], bool); 4] = [
         (keys::GENERAL_TYPE, &[keys::GENERAL_TYPES, &["vocab"]], false),
         (keys::ROPE_SCALING_TYPE, &[keys::ROPE_SCALING_TYPES], model.is_network()),

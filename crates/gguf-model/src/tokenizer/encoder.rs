@@ -11,7 +11,7 @@ use super::error::EncoderError;
 use super::merge::{Chain, NO_SYMBOL, Score};
 use super::pre::{self, Cutter, PreTokenizer};
 use super::special::{self, Attributes, Part, Specials};
-use super::{Kind, Role, Vocab, split_merge};
+use super::{Role, TokenizerKind, Vocab, split_merge};
 
 /// How a text is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,9 +82,9 @@ impl<'a> Encoder<'a> {
         let mut symbols = symbols(vocab)?;
         let n_tokens = u32::try_from(symbols.len()).unwrap_or(u32::MAX);
         let pre = match kind {
-            Kind::Bpe => Some(vocab.pre().unwrap_or_default()),
-            Kind::Gemma4 => Some("gemma4"),
-            Kind::SentencePiece => None,
+            TokenizerKind::Bpe => Some(vocab.pre().unwrap_or_default()),
+            TokenizerKind::Gemma4 => Some("gemma4"),
+            TokenizerKind::SentencePiece => None,
             _ => return Err(EncoderError::Kind { model: vocab.model().to_owned() }),
         };
         let unknown_pre = |name: &str| EncoderError::Pre { name: name.to_owned() };
@@ -320,8 +320,8 @@ fn merges<'a>(vocab: &Vocab<'a>, symbols: &mut HashMap<Cow<'a, [u8]>, u32>) -> M
 fn added(vocab: &Vocab<'_>, pre: Option<&PreTokenizer>) -> Result<(Option<u32>, Option<u32>), EncoderError> {
     let default = |id: u32| Some(id).filter(|id| (*id as usize) < vocab.len());
     let (begin, end) = match vocab.kind() {
-        Kind::Bpe => (default(11).filter(|_| !pre.is_some_and(|pre| pre.no_bos)), default(11)),
-        Kind::SentencePiece => (default(1), default(2)),
+        TokenizerKind::Bpe => (default(11).filter(|_| !pre.is_some_and(|pre| pre.no_bos)), default(11)),
+        TokenizerKind::SentencePiece => (default(1), default(2)),
         _ => (None, None),
     };
     let by_default = pre.is_none_or(|pre| pre.add_bos);

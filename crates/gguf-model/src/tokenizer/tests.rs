@@ -37,7 +37,10 @@ fn a_vocabulary_is_viewed() {
     };
     with(change, |gguf| {
         let vocab = Vocab::new(gguf).unwrap();
-        assert_eq!((vocab.kind(), vocab.model(), vocab.pre(), vocab.len()), (Kind::Bpe, "gpt2", Some("gpt-2"), 11));
+        assert_eq!(
+            (vocab.kind(), vocab.model(), vocab.pre(), vocab.len()),
+            (TokenizerKind::Bpe, "gpt2", Some("gpt-2"), 11)
+        );
         assert!(!vocab.is_empty());
         assert_eq!(vocab.tokens().nth(3).unwrap(), "Ġ");
         assert_eq!(vocab.index_tokens().get(5).unwrap(), "abc");

@@ -1,7 +1,7 @@
 //! Tests of the rules for models: for each rule, a model that breaks it and the exact findings expected.
 
 use gguf_format::check::{KEPT, Place, Report, Severity};
-use gguf_format::keys::{self, Kind};
+use gguf_format::keys::{self, KeyType};
 use gguf_format::{Array, GgmlType, Gguf, Head, TensorInfo, Value, ValueType};
 use gguf_model::arch::{self, Need, Stack, Tensor};
 use gguf_model::check::{self, RULES};

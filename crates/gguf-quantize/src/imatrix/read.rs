@@ -60,12 +60,12 @@ pub struct ImatrixFile {
     missing_keys: Vec<&'static str>,
     ignored: Vec<Vec<u8>>,
     n_trailing: u64,
-    entries: BTreeMap<Vec<u8>, Place>,
+    entries: BTreeMap<Vec<u8>, EntryPlace>,
 }
 
 /// The place of an entry's values.
 #[derive(Debug, Clone)]
-struct Place {
+struct EntryPlace {
     at: u64,
     n_values: u64,
     counts: Vec<i64>,
@@ -421,7 +421,7 @@ impl ImatrixFile {
         }
     }
 
-    fn sums(&self, name: &[u8], place: &Place, columns: Range<u64>) -> Result<Vec<f32>, Error> {
+    fn sums(&self, name: &[u8], place: &EntryPlace, columns: Range<u64>) -> Result<Vec<f32>, Error> {
         // The range of values was checked when the file was opened.
         let at = place.at.saturating_add(columns.start.saturating_mul(4));
         let values = self.bytes.read_f32(at, columns.end.saturating_sub(columns.start), self.order);
@@ -454,7 +454,7 @@ impl ImatrixFile {
     }
 }
 
-fn info<'m>(name: &'m [u8], place: &'m Place) -> EntryInfo<'m> {
+fn info<'m>(name: &'m [u8], place: &'m EntryPlace) -> EntryInfo<'m> {
     EntryInfo { name, n_values: place.n_values, counts: &place.counts }
 }
 
@@ -484,7 +484,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let at = reader.at;
         reader.at = bytes.must_have(at, n_values * 4).map_err(about)?;
         at_most("values", n_values, MAX_VALUES).map_err(|e| about(e.into()))?;
-        let place = Place { at, n_values, counts: vec![i64::from(n_calls)] };
+        let place = EntryPlace { at, n_values, counts: vec![i64::from(n_calls)] };
         if entries.insert(name.clone(), place).is_some() {
             return Err(about(Problem::Twice.into()));
         }
@@ -586,7 +586,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         for c in stored {
             counts.push(count(c).ok_or_else(|| about(Problem::Count(c)))?);
         }
-        entries.insert(name, Place { at, n_values, counts });
+        entries.insert(name, EntryPlace { at, n_values, counts });
     }
 
     let datasets = match gguf.get(keys::IMATRIX_DATASETS) {

@@ -236,14 +236,14 @@ struct Wanted<'a> {
 /// A tensor's name: `blk.3.attn_v.weight`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Name<'a> {
-    kind: Kind<'a>,
+    kind: TensorGroup<'a>,
     /// `3`; `None` if there is no `blk.`, and the whole name is in `after`.
     block: Option<u64>,
 }
 
 /// All tensors that differ only in the number of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind<'a> {
+struct TensorGroup<'a> {
     /// The prefix before `blk.`, usually empty.
     before: &'a [u8],
     in_block: bool,
@@ -254,7 +254,7 @@ struct Kind<'a> {
 impl<'a> Name<'a> {
     fn of(name: &'a [u8]) -> Name<'a> {
         const BLK: &[u8] = b"blk.";
-        let whole = Name { kind: Kind { before: b"", in_block: false, after: name }, block: None };
+        let whole = Name { kind: TensorGroup { before: b"", in_block: false, after: name }, block: None };
         let Some(at) = name.windows(BLK.len()).position(|w| w == BLK) else { return whole };
         let (before, rest) = name.split_at(at);
         let rest = rest.get(BLK.len()..).unwrap_or_default();
@@ -264,7 +264,7 @@ impl<'a> Name<'a> {
         match (number, after.strip_prefix(b".")) {
             // A rule contains the number without leading zeros.
             (Some(n), Some(after)) if digits.first() != Some(&b'0') || n_digits == 1 => {
-                Name { kind: Kind { before, in_block: true, after }, block: Some(n) }
+                Name { kind: TensorGroup { before, in_block: true, after }, block: Some(n) }
             }
             _ => whole,
         }
@@ -334,9 +334,9 @@ impl<'a> Wanted<'a> {
     }
 
     /// Tensors by kind, in the order of the model.
-    fn kinds(&self) -> Vec<(Kind<'a>, Vec<(u64, usize)>)> {
-        let mut places: BTreeMap<Kind<'a>, usize> = BTreeMap::new();
-        let mut kinds: Vec<(Kind<'a>, Vec<(u64, usize)>)> = Vec::new();
+    fn kinds(&self) -> Vec<(TensorGroup<'a>, Vec<(u64, usize)>)> {
+        let mut places: BTreeMap<TensorGroup<'a>, usize> = BTreeMap::new();
+        let mut kinds: Vec<(TensorGroup<'a>, Vec<(u64, usize)>)> = Vec::new();
         for (&i, name) in &self.open {
             let place = *places.entry(name.kind).or_insert_with(|| {
                 kinds.push((name.kind, Vec::new()));
@@ -412,8 +412,8 @@ struct Groups<'a> {
 
 impl<'a> Groups<'a> {
     /// Adds a kind to a matching group, or to a new one.
-    fn add(&mut self, blocks: Blocks, ty: GgmlType, kind: Kind<'a>) {
-        let Kind { before, in_block, after } = kind;
+    fn add(&mut self, blocks: Blocks, ty: GgmlType, kind: TensorGroup<'a>) {
+        let TensorGroup { before, in_block, after } = kind;
         let place = self.places.entry((blocks.clone(), ty, before, in_block));
         let place = *place.or_insert_with(|| {
             self.groups.push(Group { blocks, ty, before, in_block, after: Vec::new() });

@@ -71,11 +71,11 @@ impl Category {
     }
 }
 
-/// The scope of a row. Unlike categories, places treat embeddings that are also the output as the output, and combine all tensors with
+/// The scope of a row. Unlike categories, scopes treat embeddings that are also the output as the output, and combine all tensors with
 /// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Scope {
     /// Everywhere.
     Any,
     /// `output.weight`, or the token embeddings if the model has none.
@@ -100,36 +100,36 @@ pub enum Place {
     Other,
 }
 
-impl Place {
-    pub(super) fn of(category: Category, tied: bool) -> Place {
+impl Scope {
+    pub(super) fn of(category: Category, tied: bool) -> Scope {
         match category {
-            Category::Output => Place::Output,
-            Category::TokenEmbd if tied => Place::Output,
-            Category::TokenEmbd => Place::TokenEmbd,
-            Category::AttnQkv | Category::AttnKvB | Category::AttnV => Place::Values,
-            Category::AttnK => Place::Keys,
-            Category::AttnQ => Place::Queries,
-            Category::AttnOutput => Place::AttnOutput,
-            Category::FfnUp => Place::FfnUp,
-            Category::FfnGate => Place::FfnGate,
-            Category::FfnDown => Place::FfnDown,
-            Category::Other => Place::Other,
+            Category::Output => Scope::Output,
+            Category::TokenEmbd if tied => Scope::Output,
+            Category::TokenEmbd => Scope::TokenEmbd,
+            Category::AttnQkv | Category::AttnKvB | Category::AttnV => Scope::Values,
+            Category::AttnK => Scope::Keys,
+            Category::AttnQ => Scope::Queries,
+            Category::AttnOutput => Scope::AttnOutput,
+            Category::FfnUp => Scope::FfnUp,
+            Category::FfnGate => Scope::FfnGate,
+            Category::FfnDown => Scope::FfnDown,
+            Category::Other => Scope::Other,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Place::Any => "",
-            Place::Output => "output",
-            Place::TokenEmbd => "token embeddings",
-            Place::Values => "values",
-            Place::Keys => "keys",
-            Place::Queries => "queries",
-            Place::AttnOutput => "output of attention",
-            Place::FfnUp => "ffn_up",
-            Place::FfnGate => "ffn_gate",
-            Place::FfnDown => "ffn_down",
-            Place::Other => "others",
+            Scope::Any => "",
+            Scope::Output => "output",
+            Scope::TokenEmbd => "token embeddings",
+            Scope::Values => "values",
+            Scope::Keys => "keys",
+            Scope::Queries => "queries",
+            Scope::AttnOutput => "output of attention",
+            Scope::FfnUp => "ffn_up",
+            Scope::FfnGate => "ffn_gate",
+            Scope::FfnDown => "ffn_down",
+            Scope::Other => "others",
         }
     }
 }
@@ -162,13 +162,13 @@ pub enum When {
     NoImatrix,
     /// The block is in the first of this many equal parts of the model.
     First(u64),
-    /// The same, counted in tensors of this place instead of the number in the name.
+    /// The same, counted in tensors of this scope instead of the number in the name.
     FirstCounted(u64),
     /// The block is in neither the first nor the last eighth.
     Middle,
     /// The first or last eighth of the blocks, and every third between (`use_more_bits`).
     MoreBits,
-    /// Fewer than this many tensors of this place have been processed.
+    /// Fewer than this many tensors of this scope have been processed.
     Before(u64),
 }
 
@@ -200,7 +200,7 @@ impl fmt::Display for When {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The scope.
-    pub place: Place,
+    pub scope: Scope,
     /// The file types, or empty for all.
     pub file_types: &'static [FileType],
     /// The conditions, all of which must hold.
@@ -211,13 +211,13 @@ pub struct Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.place.name())?;
-        let mut before = if self.place == Place::Any { "" } else { ": " };
+        f.write_str(self.scope.name())?;
+        let mut before = if self.scope == Scope::Any { "" } else { ": " };
         for when in self.when {
             write!(f, "{before}{when}")?;
             before = ", ";
         }
-        if self.place == Place::Any && self.when.is_empty() { f.write_str("everything else") } else { Ok(()) }
+        if self.scope == Scope::Any && self.when.is_empty() { f.write_str("everything else") } else { Ok(()) }
     }
 }
 
@@ -247,10 +247,10 @@ pub(super) mod ft {
 }
 
 macro_rules! rules {
-    ($table:ident $(#[$doc:meta])*: $($place:ident [$($ft:ident)*] [$($when:expr),*] $ty:ident;)*) => {
+    ($table:ident $(#[$doc:meta])*: $($scope:ident [$($ft:ident)*] [$($when:expr),*] $ty:ident;)*) => {
         $(#[$doc])*
         pub static $table: &[Rule] = &[$(Rule {
-            place: Place::$place, file_types: &[$(ft::$ft),*], when: &[$($when),*], ty: GgmlType::$ty,
+            scope: Scope::$scope, file_types: &[$(ft::$ft),*], when: &[$($when),*], ty: GgmlType::$ty,
         }),*];
     };
 }
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_row_says_when_it_applies() {
-        let row = RULES.iter().find(|r| r.place == Place::FfnDown && r.file_types == [ft::Q4_0]).unwrap();
+        let row = RULES.iter().find(|r| r.scope == Scope::FfnDown && r.file_types == [ft::Q4_0]).unwrap();
         assert_eq!(row.to_string(), "ffn_down: importance matrix, first eighth of the blocks");
         let all: Vec<_> = RULES.iter().map(Rule::to_string).collect();
         assert!(all.iter().all(|text| !text.is_empty() && !text.ends_with(' ')), "{all:?}");

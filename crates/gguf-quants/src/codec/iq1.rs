@@ -13,7 +13,7 @@
 use std::sync::OnceLock;
 
 use super::block::Lost;
-use crate::grids::{self, IQ1_CODES, Place};
+use crate::grids::{self, IQ1_CODES, PointPlace};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 
 /// Values in a super-block (`QK_K`).
@@ -123,8 +123,8 @@ pub(super) fn place(
     let grid = grids::iq1();
     let point = levels.iter().rev().fold(0, |point, &l| point * 3 + usize::from(l));
     let near = match grid.place(point) {
-        Place::On(index) => return Ok((index, true)),
-        Place::Near(near) => near,
+        PointPlace::On(index) => return Ok((index, true)),
+        PointPlace::Near(near) => near,
     };
     let mut best = f32::MAX;
     let mut found = None;

@@ -20,7 +20,7 @@
 use core::marker::PhantomData;
 
 use super::block::{Lost, Pairs};
-use crate::grids::{self, Eights, Grid, Place};
+use crate::grids::{self, Eights, Grid, PointPlace};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
 use crate::rows::Tile;
 use crate::search::{FitPositive, ROUND, fit_positive, nearest_int, roundable};
@@ -242,7 +242,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         for (level, m) in levels.iter_mut().zip(&magnitudes[at.clone()]) {
             *level = nearest_int(0.5 * (id * m - 1.0)).min(rule.top).max(0) as u8;
         }
-        let Place::Near(near) = grid.place(point(rule, levels)) else { return Ok(true) };
+        let PointPlace::Near(near) = grid.place(point(rule, levels)) else { return Ok(true) };
         let code = best_neighbour(rule, near, &magnitudes[at.clone()], &roots[at], scale)?;
         for (i, level) in levels.iter_mut().enumerate() {
             *level = level_of(rule, code, i);
@@ -292,7 +292,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
     }
     let mut found = Found { any: true, scale, signs, ..Found::EMPTY };
     for (index, levels) in found.index.iter_mut().zip(levels.chunks_exact(E)) {
-        let Place::On(at) = grid.place(point(rule, levels)) else { return Err(Lost) };
+        let PointPlace::On(at) = grid.place(point(rule, levels)) else { return Err(Lost) };
         *index = at;
     }
     Ok(found)

@@ -286,15 +286,15 @@ fn add_keys(model: &Model, arch: &str, n_blocks: u64, all: &mut Vec<Mutation>) {
         };
         for kind in row.kinds {
             match kind {
-                keys::Kind::Scalar(ValueType(STRING)) => {
+                keys::KeyType::Scalar(ValueType(STRING)) => {
                     add("= \"\"".into(), Raw::One(STRING, text("")));
                     add("= \"unheard\"".into(), Raw::One(STRING, text("unheard")));
                 }
-                keys::Kind::Scalar(ty) => {
+                keys::KeyType::Scalar(ty) => {
                     let numbers: &[f64] = if ty.0 == BOOL { &[0.0, 1.0] } else { &[0.0, 1.0, 2.0, 8.0, 1e5] };
                     numbers.iter().for_each(|n| add(format!("= {n}"), plain(ty.0, *n)));
                 }
-                keys::Kind::Array(ty) => {
+                keys::KeyType::Array(ty) => {
                     for (class, count) in [("of a block each", n_blocks), ("of 1", 1), ("of 513", 513)] {
                         for n in [0.0, 1.0] {
                             let elements = vec![number(ty.0, n); count as usize];
@@ -305,7 +305,7 @@ fn add_keys(model: &Model, arch: &str, n_blocks: u64, all: &mut Vec<Mutation>) {
             }
         }
         for to in [U8, U64, I32, F32, F64, STRING, BOOL] {
-            if !row.kinds.contains(&keys::Kind::Scalar(ValueType(to))) {
+            if !row.kinds.contains(&keys::KeyType::Scalar(ValueType(to))) {
                 add(format!("as {}", type_name(to)), plain(to, 1.0));
             }
         }

@@ -181,9 +181,9 @@ fn of_table(name: &str, set: &[(&str, Value)]) -> Head {
         head.set(
             &row.for_arch(name),
             match row.kinds[0] {
-                Kind::Scalar(ValueType::F32) => Value::F32(1e-5),
-                Kind::Scalar(ValueType::BOOL) => true.into(),
-                Kind::Array(_) => ints(&[1, 2, 3]),
+                KeyType::Scalar(ValueType::F32) => Value::F32(1e-5),
+                KeyType::Scalar(ValueType::BOOL) => true.into(),
+                KeyType::Array(_) => ints(&[1, 2, 3]),
                 _ => Value::U32(8),
             },
         );
