@@ -197,13 +197,13 @@ pub struct Model {
     files: Files,
     paths: Vec<CString>,
     contexts: Vec<Result<Context, Failure>>,
-    tensors: Vec<TensorPlace>,
+    tensors: Vec<FoundTensor>,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
 /// The location of a tensor.
 #[derive(Debug)]
-struct TensorPlace {
+struct FoundTensor {
     file: usize,
     index: u64,
     name: CString,
@@ -234,7 +234,7 @@ impl Model {
                 let name = info.name.as_bytes();
                 by_name.entry(name.into()).or_insert(tensors.len());
                 let name = CString::new(crate::ggml::c_prefix(name)).unwrap_or_default();
-                tensors.push(TensorPlace { file, index: info.index, name });
+                tensors.push(FoundTensor { file, index: info.index, name });
             }
         }
         let context = |f: &ModelFile| read::context(f.gguf().clone(), 0, f.file_bytes());
@@ -244,7 +244,7 @@ impl Model {
         Ok(Model { files, paths, contexts, tensors, by_name })
     }
 
-    fn tensor(&self, i: i64) -> Result<(&TensorPlace, FileTensor<'_>), Failure> {
+    fn tensor(&self, i: i64) -> Result<(&FoundTensor, FileTensor<'_>), Failure> {
         let place = usize::try_from(i).ok().and_then(|i| self.tensors.get(i));
         let found = place.and_then(|place| {
             let file = self.files.files().get(place.file)?;

@@ -32,7 +32,7 @@ use gguf_format::{Head, LayoutError, Str, Value};
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    places: Vec<TensorPlace>,
+    places: Vec<TensorSpan>,
     file_bytes: u64,
     /// The next or current tensor.
     next: usize,
@@ -45,7 +45,7 @@ pub struct Writer<W> {
 
 /// The place of a tensor.
 #[derive(Debug)]
-struct TensorPlace {
+struct TensorSpan {
     name: Vec<u8>,
     /// The start of its data, from the start of the file.
     start: u64,
@@ -69,7 +69,7 @@ impl<W> fmt::Debug for Late<W> {
 struct Plan {
     head: Vec<u8>,
     data_offset: u64,
-    places: Vec<TensorPlace>,
+    places: Vec<TensorSpan>,
     file_bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Plan {
         let places = head.tensors.iter().enumerate().map(|(i, t)| {
             // Sizes and offsets were checked when the layout was created.
             let start = layout.file_offset(i).unwrap_or(0);
-            TensorPlace { name: t.name.clone(), start, end: start + t.n_bytes().unwrap_or(0) }
+            TensorSpan { name: t.name.clone(), start, end: start + t.n_bytes().unwrap_or(0) }
         });
         let (places, data_offset, file_bytes) = (places.collect(), layout.data_offset(), layout.file_bytes());
         Ok(Plan { places, head: layout.into_head(), data_offset, file_bytes })
