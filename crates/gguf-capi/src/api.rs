@@ -3,6 +3,11 @@
 //! A getter of the wrong type aborts, as documented in `gguf.h`, with a message that names the key, its type and the requested
 //! type. Other misuse (an invalid id, a null pointer, a duplicate tensor) prints a message to stderr, returns 0, null or false, and
 //! changes nothing; a context with a rejected change can no longer be written.
+#![cfg_attr(
+    not(test),
+    expect(clippy::cast_possible_truncation, reason = "gguf.h has lengths as size_t"),
+    expect(clippy::indexing_slicing, reason = "the size of a number is at most that of a word")
+)]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};

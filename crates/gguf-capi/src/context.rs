@@ -1,4 +1,9 @@
 //! `struct gguf_context`: key-values and tensors, with the semantics of setting and removing them.
+#![cfg_attr(
+    not(test),
+    expect(clippy::cast_possible_truncation, reason = "the size of a number is small"),
+    expect(clippy::indexing_slicing, reason = "a rest is shorter than a word; positions are those that were found")
+)]
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

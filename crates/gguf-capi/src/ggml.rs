@@ -1,4 +1,9 @@
 //! Definitions of ggml: `struct ggml_tensor`, and functions looked up at run time in the program's ggml.
+#![cfg_attr(
+    not(test),
+    expect(clippy::cast_possible_truncation, reason = "ggml has lengths as size_t"),
+    expect(clippy::indexing_slicing, reason = "an index is below MAX_DIMS")
+)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{size_of, transmute_copy};

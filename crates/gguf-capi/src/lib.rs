@@ -12,6 +12,10 @@
 //! decoded on first access are decoded once. Errors are stored per thread.
 #![cfg(unix)]
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 mod api;
 mod context;

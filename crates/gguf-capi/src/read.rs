@@ -1,4 +1,8 @@
 //! Converts a head to a context, with the limits of gguf.h (`gguf_init_from_reader` of `gguf.cpp`).
+#![cfg_attr(
+    not(test),
+    expect(clippy::cast_possible_truncation, reason = "gguf.h has lengths as size_t, and few dimensions")
+)]
 
 use std::collections::HashSet;
 use std::io::Read;

@@ -2,6 +2,11 @@
 //! checks, models in several files, mapped data, and data as `f32`.
 //!
 //! These functions print nothing. Failures return null, false or -1, and [`gguf_x_last_error`] has the reason.
+#![cfg_attr(
+    not(test),
+    expect(clippy::cast_possible_truncation, reason = "gguf.h has lengths as size_t, and few dimensions"),
+    expect(clippy::indexing_slicing, reason = "the number of dimensions was checked")
+)]
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -42,6 +42,10 @@
 //! The libraries neither print nor read the environment. No file makes them panic, hang, or allocate memory out of
 //! proportion.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+)]
 #![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
 
 mod check;
