@@ -180,7 +180,7 @@ pub fn folder(path: &Path) -> Result<Box<dyn Folder>, Failure> {
 /// As [`folder`], for the folder of a checkpoint, which may be in the Hugging Face cache.
 ///
 /// # Errors
-/// Those of [`folder`], and if there is no checkpoint.
+/// If the place cannot be read, or there is no checkpoint.
 pub fn model_folder(path: &Path) -> Result<Box<dyn Folder>, Failure> {
     match is_url(path) {
         true => folder(path),
@@ -236,7 +236,7 @@ pub fn received() -> Option<u64> {
 /// Runs a plan, see [`Plan::run`]. Data of remote files is fetched before it is read.
 ///
 /// # Errors
-/// Those of the run.
+/// If an input cannot be read or decoded, or an output cannot be written.
 pub fn run(
     plan: &Plan,
     out: &Path,
@@ -250,7 +250,7 @@ pub fn run(
 /// Runs plans over one source, see [`gguf_pipeline::run_all`]. Data of remote files is fetched before it is read.
 ///
 /// # Errors
-/// Those of the run.
+/// If an input cannot be read or decoded, or an output cannot be written.
 pub fn run_all(
     plans: &[(&Plan, &Path)],
     options: &RunOptions,

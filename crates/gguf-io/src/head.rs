@@ -79,7 +79,7 @@ pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadR
 /// As [`read_head`], with a new scan. After each piece `look` gets the bytes so far and the progress of the scan, and may reject the rest.
 ///
 /// # Errors
-/// Those of the reader, and of `look`; [`io::ErrorKind::OutOfMemory`] if memory is not available.
+/// If the reader or `look` fails; [`io::ErrorKind::OutOfMemory`] if memory is not available.
 pub fn read_head_with<E: From<io::Error>>(
     reader: &mut impl Read,
     mut scan: HeadScan,

@@ -296,7 +296,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
 /// Whether a file needs no write to be complete, for a journal that may only be read: it is in its old or its final state.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::WouldBlock`] while another process writes to it.
+/// If the system cannot open or lock the file; [`io::ErrorKind::WouldBlock`] while another process writes to it.
 fn settled(path: &Path, journal: &Path) -> io::Result<bool> {
     let mut journal = match File::open(journal) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),

@@ -58,7 +58,7 @@ impl Model {
     /// other shards beside it.
     ///
     /// # Errors
-    /// Those of `open`; [`Error::Shards`]. A shard is missing if opening it is an [`Error::Io`] of the kind [`NotFound`](io::ErrorKind::NotFound).
+    /// The errors of `open`; [`Error::Shards`] if the shards do not belong together. A shard is missing if opening it is an [`Error::Io`] of the kind [`NotFound`](io::ErrorKind::NotFound).
     pub fn open_by(path: &Path, open: impl Fn(&Path) -> Result<ModelFile, Error>) -> Result<Model, Error> {
         let first = open(path)?;
         let Some(count @ 2..) = ShardKeys::of(first.gguf()).count else { return Ok(Model { files: vec![first] }) };
@@ -210,7 +210,7 @@ pub trait IntoModel {
     /// The open model.
     ///
     /// # Errors
-    /// Those of [`Model::open`] for a path; none for a model.
+    /// A path is opened with [`Model::open`], which can fail; a model cannot.
     fn into_model(self) -> Result<Model, Error>;
 }
 

@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 100_000;
 /// Creates a temporary file and locks it.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::AlreadyExists`] if another name is needed.
+/// If the system cannot create the file; [`io::ErrorKind::AlreadyExists`] if another name is needed.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);

@@ -15,9 +15,9 @@ pub const MAX_EXPERTS: u64 = 1024;
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy)]
 pub enum PerBlock<'g> {
-    /// The same in all blocks.
+    /// One value for all blocks.
     Same(u64),
-    /// One for each block.
+    /// A value for each block.
     Each(ArrayRef<'g>),
 }
 

@@ -145,7 +145,7 @@ impl Draft {
     /// As [`copy_of`](Draft::copy_of), for the source of a model.
     ///
     /// # Errors
-    /// Those of [`check_memory`].
+    /// [`Error::HeadTooLarge`] and [`Error::TooManyTensors`], as [`check_memory`] returns them.
     pub fn copy_of_source(source: GgufSource) -> Result<Draft, Error> {
         let path = source.model().path().to_owned();
         check_memory(&path, source.model().files().iter().map(gguf_io::ModelFile::gguf))?;

@@ -84,9 +84,9 @@ pub enum Problem {
     Downgrade,
     /// The SHA-256 of the file is not that of the repository.
     Sha256 {
-        /// That of the repository.
+        /// The SHA-256 that the repository states.
         expected: String,
-        /// That of the bytes.
+        /// The SHA-256 of the bytes.
         found: String,
     },
     /// An answer of the Hub is not as documented.

@@ -238,7 +238,7 @@ impl ReadAt for NoData {
 /// ```
 ///
 /// # Errors
-/// Those of the stream.
+/// If the stream cannot be read.
 pub fn check_stream(reader: &mut impl Read, name: impl Into<PathBuf>, options: &CheckOptions) -> Result<Check, Error> {
     let path = name.into();
     let failed = |path: PathBuf| move |source| gguf_io::Error::Io { path, action: "read", source };
@@ -308,7 +308,7 @@ impl<'m> Heads<'m> {
         let name = path.file_name().and_then(|name| ShardName::parse(name.to_str()?)).filter(|_| !alone);
         let mut siblings: Vec<PathBuf> =
             name.iter().flat_map(ShardName::siblings).map(|name| path.with_file_name(name)).collect();
-        // That of another spelling is another file.
+        // A path in another spelling, such as with `./`, is not among them.
         if !siblings.iter().any(|sibling| sibling == path) {
             siblings = vec![path.to_owned()];
         }

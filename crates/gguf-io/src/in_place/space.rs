@@ -45,7 +45,7 @@ pub(super) fn collapse(file: &File, at: u64, len: u64) -> io::Result<()> {
 /// offsets are multiples of its block size, the blocks are shared and nothing is copied.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::UnexpectedEof`] if `from` ends before the range.
+/// If the system cannot read or write; [`io::ErrorKind::UnexpectedEof`] if `from` ends before the range.
 pub fn copy_range(from: &File, at: u64, to: &File, to_at: u64, len: u64) -> io::Result<u64> {
     system::copy_range(from, at, to, to_at, len)
 }

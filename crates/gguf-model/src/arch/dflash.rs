@@ -232,7 +232,7 @@ const MAYBE_MARKOV: When = when!("not set(the first dimension of markov_w1)");
 /// Drafts with a selector of tokens.
 const SELECTOR: When = when!("has_selector");
 
-/// All other blocks.
+/// Blocks without hyper-connections.
 const UNMIXED: When = when!("not hyper_connection.count");
 
 /// Weights of the convolutions of a draft: two for each group of elements and position.

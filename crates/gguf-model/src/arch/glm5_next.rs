@@ -103,7 +103,7 @@ const KEYS: &[Key] = keys! {
     "swiglu_clamp_shexp" F32? = "null if swiglu_limit == null else [float(swiglu_limit) for i]";
 };
 
-/// All other blocks.
+/// Blocks that do not predict further tokens.
 const MAIN: When = when!("not is_next_tokens");
 
 const BLOCK: &[Row] = rows! {

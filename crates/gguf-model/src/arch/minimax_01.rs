@@ -40,7 +40,7 @@ const KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "rotary_dim";
 };
 
-/// All other blocks.
+/// Blocks with softmax attention.
 const NOT_LIGHTNING: When = when!("not is_lightning");
 
 const BLOCK: &[Row] = rows! {
