@@ -22,7 +22,6 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/arch/effort.rs", 4, "BYTES, in its tests"),
     ("gguf-hf/src/arch/slot.rs", 2, "tensors of a plan; MAX_VALUES"),
     ("gguf-hf/src/arch/tensors.rs", 1, "tensors of a plan"),
-    ("gguf-hf/src/autoconfig.rs", 1, "MAX_REPEATED"),
     (
         "gguf-hf/src/checkpoint.rs",
         4,
