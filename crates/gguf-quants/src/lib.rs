@@ -99,7 +99,7 @@ mod whole;
 pub use codec::{Codec, CodecError, Matrix, codec, codecs};
 pub use dispatch::{Isa, UnknownIsa};
 pub use rows::{RowSquares, Rows, RowsError};
-pub use whole::{dequantize, quantize};
+pub use whole::{dequantize, dequantize_into, quantize};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

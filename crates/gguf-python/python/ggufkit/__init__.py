@@ -1,0 +1,60 @@
+"""Reads, checks, writes, edits, quantizes and converts models in GGUF, the file format of ggml and llama.cpp.
+
+>>> import ggufkit as gk
+>>> with gk.open("model.gguf") as model:
+...     model.metadata["general.name"]
+...     model["token_embd.weight"].numpy(rows=slice(0, 8))
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ._errors import FormatError, GgufError, KeyNotFoundError, TensorNotFoundError
+from ._native import (
+    Array,
+    Check,
+    Edit,
+    Finding,
+    Metadata,
+    Model,
+    Plan,
+    Tensor,
+    Writer,
+    __version__,
+    check,
+    dequantize,
+    open,
+    plan,
+    quantize,
+    tensor_types,
+)
+
+edit = Edit
+
+Mapping.register(Model)
+Mapping.register(Metadata)
+Sequence.register(Array)
+Sequence.register(Check)
+
+__all__ = [
+    "Array",
+    "Check",
+    "Edit",
+    "Finding",
+    "FormatError",
+    "GgufError",
+    "KeyNotFoundError",
+    "Metadata",
+    "Model",
+    "Plan",
+    "Tensor",
+    "TensorNotFoundError",
+    "Writer",
+    "__version__",
+    "check",
+    "dequantize",
+    "edit",
+    "open",
+    "plan",
+    "quantize",
+    "tensor_types",
+]

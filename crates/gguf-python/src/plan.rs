@@ -1,0 +1,240 @@
+//! `plan`: conversion and quantization, planned and run.
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ggufkit::edit::split_plan;
+use ggufkit::quantize::imatrix::ImatrixFile;
+use ggufkit::quantize::mix::{MixOptions, Target, TensorTypeRule};
+use ggufkit::{
+    Conversion, Draft, Limit, OutType, PlannedConversion, QuantizeOptions, RunOptions, SplitOptions, Warning,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::codec::{threads, type_name};
+use crate::error::raise;
+use crate::progress;
+use crate::remote::{self, Place};
+
+/// A planned output: what it will be, before a weight is read. From `plan`.
+#[pyclass(frozen, module = "ggufkit")]
+pub struct Plan {
+    planned: Planned,
+    warnings: Vec<String>,
+}
+
+enum Planned {
+    Conversion(Box<PlannedConversion>),
+    Quantization { plan: Box<ggufkit::Plan>, ty: String },
+}
+
+impl Plan {
+    fn plan(&self) -> &ggufkit::Plan {
+        match &self.planned {
+            Planned::Conversion(planned) => planned.plan(),
+            Planned::Quantization { plan, .. } => plan,
+        }
+    }
+
+    /// The path of the output. `{ftype}` is replaced by the type; a conversion into a folder gets the name of the model.
+    fn output_path(&self, out: &Path) -> PathBuf {
+        match &self.planned {
+            Planned::Conversion(planned) => planned.output_path(out),
+            Planned::Quantization { ty, .. } => match out.to_str() {
+                Some(text) => {
+                    PathBuf::from(text.replace("{ftype}", &ty.to_lowercase()).replace("{FTYPE}", &ty.to_uppercase()))
+                }
+                None => out.to_owned(),
+            },
+        }
+    }
+}
+
+/// Plans the conversion of a Hugging Face checkpoint, or the quantization of a GGUF file. No weight is read.
+///
+/// `path` is the folder of a checkpoint, a GGUF file, or a URL of one (`hf:org/repo`). `type` is a file type such as `Q4_K_M`; by default,
+/// that of the checkpoint. `imatrix` is the path of an importance matrix. `tensor_types` are rules `PATTERN=TYPE` for single tensors.
+/// `allow_requantize` accepts tensors that are already quantized. `projector` converts the image and audio encoders instead of the language
+/// model. `max_shard` splits the output into files of at most as many bytes of tensor data.
+#[pyfunction]
+#[pyo3(signature = (path, *, r#type = None, imatrix = None, tensor_types = Vec::new(), allow_requantize = false, projector = false, max_shard = None))]
+#[allow(clippy::too_many_arguments, reason = "arguments with names, in Python")]
+pub fn plan(
+    py: Python<'_>,
+    path: PathBuf,
+    r#type: Option<&str>,
+    imatrix: Option<PathBuf>,
+    tensor_types: Vec<String>,
+    allow_requantize: bool,
+    projector: bool,
+    max_shard: Option<Bound<'_, PyAny>>,
+) -> PyResult<Plan> {
+    let max_shard = max_shard.map(|size| bytes_of_size(&size)).transpose()?;
+    let place = remote::place(py, path)?;
+    let tensor_types =
+        tensor_types.iter().map(|rule| TensorTypeRule::parse(rule)).collect::<Result<_, _>>().map_err(raise)?;
+    let mix = MixOptions { tensor_types, ..MixOptions::default() };
+    let mut options = QuantizeOptions::default();
+    (options.mix, options.allow_requantize) = (mix, allow_requantize);
+    let is_quantization = imatrix.is_some() || !options.mix.tensor_types.is_empty();
+    let work = || -> Result<Plan, ggufkit::Error> {
+        let imatrix = imatrix.map(ImatrixFile::open).transpose()?.map(Arc::new);
+        let is_gguf = match &place {
+            Place::Local(path) => path.is_file() && path.extension().is_none_or(|e| !is_tensor_file(e)),
+            Place::Remote(_, location) => location.to_string().to_ascii_lowercase().ends_with(".gguf"),
+        };
+        if is_gguf {
+            let draft = match &place {
+                Place::Local(path) => Draft::copy_of(path)?,
+                Place::Remote(client, location) => Draft::copy_of(client.open_model(location)?)?,
+            };
+            let target = Target::parse(r#type.unwrap_or("COPY"))?;
+            let quantized = ggufkit::quantize::plan(draft, imatrix, &options, &target)?;
+            let mut warnings: Vec<String> =
+                quantized.warnings.into_iter().map(|w| Warning::from(w).to_string()).collect();
+            let mut plan = quantized.plan;
+            if let Some(bytes) = max_shard {
+                let (split, too_large) = split_plan(plan, &SplitOptions::new(Limit::DataBytes(bytes)))?;
+                plan = split;
+                warnings.extend(too_large.into_iter().map(|tensor| too_large_warning(&tensor)));
+            }
+            return Ok(Plan {
+                planned: Planned::Quantization { plan: Box::new(plan), ty: target.to_string() },
+                warnings,
+            });
+        }
+        let mut conversion = match &place {
+            Place::Local(path) => Conversion::open(path)?,
+            Place::Remote(client, location) => Conversion::from_folder(remote::folder(client, location)?),
+        }
+        .projector(projector);
+        if let Some(ty) = r#type.filter(|ty| !ty.eq_ignore_ascii_case("auto")) {
+            let target = Target::parse(ty)?;
+            conversion = match OutType::from_name(&target.to_string().to_ascii_lowercase()) {
+                Some(ty) if !is_quantization => conversion.ty(ty),
+                _ => conversion.quantize_with(ty, options, imatrix)?,
+            };
+        }
+        if let Some(bytes) = max_shard {
+            conversion = conversion.max_bytes(bytes);
+        }
+        let planned = conversion.plan()?;
+        let warnings = planned.warnings().iter().map(Warning::to_string).collect();
+        Ok(Plan { planned: Planned::Conversion(Box::new(planned)), warnings })
+    };
+    py.detach(work).map_err(raise)
+}
+
+fn too_large_warning(tensor: &str) -> String {
+    format!("{tensor}: larger than the limit of a file, and in a file of its own")
+}
+
+/// Whether a single file with this extension is a checkpoint.
+fn is_tensor_file(extension: &std::ffi::OsStr) -> bool {
+    ["safetensors", "bin", "pt", "pth"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// A number of bytes: an int, or a string with a unit (`2GB`, `500M`, powers of 1000).
+pub fn bytes_of_size(size: &Bound<'_, PyAny>) -> PyResult<NonZeroU64> {
+    let wrong =
+        || PyValueError::new_err(format!("{size}: not a size; expected bytes, or a number with K, M or G: \"2GB\""));
+    let bytes = match size.extract::<u64>() {
+        Ok(bytes) => Some(bytes),
+        Err(_) => {
+            let text: String = size.extract().map_err(|_| wrong())?;
+            let text = text.trim().to_ascii_uppercase();
+            let text = text.strip_suffix('B').unwrap_or(&text).trim_end();
+            let units = [('K', 1_000u64), ('M', 1_000_000), ('G', 1_000_000_000)];
+            let with_unit = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(*unit)?.trim_end(), *bytes)));
+            let (number, unit) = with_unit.unwrap_or((text, 1));
+            number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit))
+        }
+    };
+    bytes.and_then(NonZeroU64::new).ok_or_else(wrong)
+}
+
+#[pymethods]
+impl Plan {
+    /// The size of the output files together, in bytes.
+    #[getter]
+    fn file_bytes(&self) -> u64 {
+        self.plan().file_bytes()
+    }
+
+    /// The number of output files.
+    #[getter]
+    fn n_files(&self) -> usize {
+        self.plan().files().len()
+    }
+
+    /// The architecture in GGUF.
+    #[getter]
+    fn architecture(&self) -> Option<String> {
+        let head = self.plan().head();
+        head.get("general.architecture").and_then(|value| value.as_str()).map(|arch| arch.to_string())
+    }
+
+    /// The output tensors: tuples of name, shape in the order of NumPy, type before, and type.
+    #[getter]
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for tensor in self.plan().tensors() {
+            let shape = PyTuple::new(py, tensor.shape.iter().rev())?;
+            list.append((tensor.shown(), shape, type_name(tensor.from), type_name(tensor.ty)))?;
+        }
+        Ok(list)
+    }
+
+    /// Warnings about the input and the output.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    /// Writes the output, and returns the paths of its files. They appear when they are complete.
+    ///
+    /// `{ftype}` in `out` is replaced by the type; a conversion into a folder gets the name of the model. `force` replaces existing files.
+    /// `progress` is True for a bar (needs tqdm) or a callable `(done, total, name)`; an exception in it, or Ctrl-C, cancels the work, and
+    /// nothing is left. With `resume`, completed work is kept then, and the next run continues it.
+    ///
+    /// Values that become infinite in their new type are a Python warning.
+    #[pyo3(signature = (out, *, progress = None, threads = None, force = false, resume = false))]
+    #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
+    fn run(
+        &self,
+        py: Python<'_>,
+        out: PathBuf,
+        progress: Option<Bound<'_, PyAny>>,
+        threads: Option<usize>,
+        force: bool,
+        resume: bool,
+    ) -> PyResult<Vec<PathBuf>> {
+        let options = RunOptions::default().threads(self::threads(threads)?).force(force).resume(resume);
+        let out = self.output_path(&out);
+        let done = progress::run(py, progress.as_ref(), |progress| Ok(self.plan().run(&out, &options, progress)?))?;
+        for overflow in &done.overflows {
+            py.import("warnings")?.call_method1("warn", (overflow.to_string(),))?;
+        }
+        Ok(done.paths)
+    }
+
+    fn __str__(&self) -> String {
+        let tensors = self.plan().tensors();
+        let width = tensors.iter().map(|tensor| tensor.shown().len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for tensor in tensors {
+            let dims: Vec<String> = tensor.shape.iter().rev().map(u64::to_string).collect();
+            let (from, to) = (type_name(tensor.from), type_name(tensor.ty));
+            text += &format!("{:width$}  {:>16}  {from:>6} -> {to}\n", tensor.shown(), dims.join(" x "));
+        }
+        text + &format!("{} tensors, {} bytes", tensors.len(), self.file_bytes())
+    }
+
+    fn __repr__(&self) -> String {
+        let arch = self.architecture().unwrap_or_default();
+        format!("<Plan {arch}: {} tensors, {} bytes>", self.plan().tensors().len(), self.file_bytes())
+    }
+}

@@ -1,0 +1,52 @@
+//! Places of models: paths, and URLs, which one client reads with the settings of the environment.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use ggufkit::remote::{Client, Location, Repo, RepoFolder, Secret, Settings};
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// Where a model is.
+pub enum Place {
+    Local(PathBuf),
+    Remote(&'static Client, Location),
+}
+
+static CLIENT: OnceLock<Client> = OnceLock::new();
+
+/// The place that a path or URL names.
+pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<Place> {
+    match Location::of_path(&path) {
+        None => Ok(Place::Local(path)),
+        Some(location) => Ok(Place::Remote(client(py)?, location.map_err(raise)?)),
+    }
+}
+
+/// The client, made by the first call. Its settings are those of Hugging Face's own package, from `ggufkit._settings`.
+fn client(py: Python<'_>) -> PyResult<&'static Client> {
+    if let Some(client) = CLIENT.get() {
+        return Ok(client);
+    }
+    let of = py.import("ggufkit._settings")?.call_method0("hub")?;
+    let (endpoint, token, cache, offline): (Option<String>, Option<String>, PathBuf, bool) = of.extract()?;
+    let mut settings = Settings::default();
+    if let Some(endpoint) = endpoint {
+        settings.endpoint = endpoint;
+    }
+    settings.token = token.and_then(|token| Secret::new(&token));
+    settings.cache = Some(cache);
+    settings.offline = offline;
+    let client = Client::new(settings).map_err(raise)?;
+    Ok(CLIENT.get_or_init(|| client))
+}
+
+/// The folder of a checkpoint in a repository of the Hub.
+pub fn folder(client: &Client, location: &Location) -> Result<RepoFolder, ggufkit::Error> {
+    let Location::Hub { repo, revision, path } = location else {
+        let source = std::io::Error::other("a web server does not list folders; expected hf:ORG/REPO or a path");
+        return Err(ggufkit::io::Error::Io { path: location.to_string().into(), action: "list", source }.into());
+    };
+    Ok(Repo::open(client, repo, revision.as_deref())?.into_folder(path.trim_end_matches('/')))
+}
