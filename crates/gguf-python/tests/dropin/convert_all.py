@@ -1,9 +1,9 @@
-"""Run llama.cpp's `convert_hf_to_gguf.py` on all recorded checkpoints, with the package `gguf` that is imported first.
+"""Run llama.cpp's `convert_hf_to_gguf.py` and `convert_lora_to_gguf.py` on all recorded checkpoints, with the package `gguf` that is imported first.
 
-    GGUF_SHARED=... GGUF_PEERS=... NO_LOCAL_GGUF=1 PYTHONPATH=... python convert_all.py [PART OF A TAG]
+    GGUF_SHARED=... GGUF_PEERS=... NO_LOCAL_GGUF=1 PYTHONPATH=... python convert_all.py HASHES.json [PART OF A TAG]
 
-Compares the SHA-256 of every file with the recorded one, prints the differences and the time of all conversions, and fails if
-there is a difference. Each conversion is a fork of this process, so that PyTorch is imported once.
+Compares the SHA-256 of every file with the recorded one, prints the differences and the time of all conversions, and writes the
+hashes, so that those of two packages can be compared: some recorded files depend on how PyTorch rounds `exp` on a machine. Each conversion is a fork of this process, so that PyTorch is imported once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import runpy
 import sys
 import tempfile
 import time
@@ -22,17 +23,18 @@ LLAMA_CPP = Path(os.environ["GGUF_PEERS"]) / "llama.cpp"
 
 sys.path.append(str(LLAMA_CPP))
 import convert_hf_to_gguf  # noqa: E402
+import convert_lora_to_gguf  # noqa: E402
 import gguf  # noqa: E402
 from conversion.base import TextModel  # noqa: E402
 
 
 def main() -> None:
-    part = sys.argv[1] if len(sys.argv) > 1 else ""
+    hashes_file, part = sys.argv[1], "".join(sys.argv[2:])
     jobs = [job for job in json.loads((CHECKPOINTS / "MANIFEST.json").read_text())["jobs"] if part in job["tag"]]
     # The file of overrides of one job was not recorded.
     skipped = [job["tag"] for job in jobs if "--metadata" in job["args"]]
     jobs = [job for job in jobs if job["tag"] not in skipped]
-    different, compared, seconds = [], 0, 0.0
+    different, hashes, seconds = [], {}, 0.0
     for job in jobs:
         with tempfile.TemporaryDirectory() as folder:
             start = time.monotonic()
@@ -43,15 +45,15 @@ def main() -> None:
             for output in job["outputs"] or []:
                 # A name that the converter chose is in a folder.
                 file = Path(folder) / output["file"].removeprefix("ref/")
-                compared += 1
-                if not file.exists():
-                    different.append(f"{job['tag']}: no file {file.name}")
-                elif hashlib.sha256(file.read_bytes()).hexdigest() != output["sha256"]:
-                    different.append(f"{job['tag']}: {file.name} has {file.stat().st_size} bytes, expected {output['size']}, and other contents")
+                found = hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else None
+                hashes[output["file"]] = found
+                if found != output["sha256"]:
+                    what = f"{file.stat().st_size} bytes, expected {output['size']}, and other contents" if found else "no file"
+                    different.append(f"{job['tag']}: {file.name}: {what}")
     for difference in different:
         print(difference)
-    print(f"{gguf.__file__}: {len(jobs)} conversions, {len(skipped)} skipped, {compared} files, {len(different)} differences, {seconds:.1f} s")
-    sys.exit(1 if different else 0)
+    print(f"{gguf.__file__}: {len(jobs)} conversions, {len(skipped)} skipped, {len(hashes)} files, {len(different)} differences, {seconds:.1f} s")
+    Path(hashes_file).write_text(json.dumps(hashes, indent=1))
 
 
 def convert(job: dict, folder: Path) -> None:
@@ -62,8 +64,13 @@ def convert(job: dict, folder: Path) -> None:
     if target.suffix != ".gguf":
         target.mkdir()
     # Options with spaces in their values were recorded as a list.
-    sys.argv = [words[0], *job["args"], "--outfile", str(target), str(CHECKPOINTS / words[-1])]
-    convert_hf_to_gguf.main()
+    args = [str(CHECKPOINTS / word) if word.startswith("models/") else word for word in job["args"]]
+    sys.argv = [words[0], *args, "--outfile", str(target), str(CHECKPOINTS / words[-1])]
+    if words[0] == "convert_lora_to_gguf.py":
+        # It is a script without a function for all of it.
+        runpy.run_path(convert_lora_to_gguf.__file__, run_name="__main__")
+    else:
+        convert_hf_to_gguf.main()
 
 
 def in_fork(run, log: Path) -> tuple[int, str]:

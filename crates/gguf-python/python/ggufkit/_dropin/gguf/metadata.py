@@ -9,11 +9,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Iterator, Literal, Optional
 
-import yaml
-
 import gguf
 
 from .constants import Keys
+
+try:
+    import yaml
+except ImportError:
+    # Only model cards need it.
+    yaml: Any = None
 
 logger = logging.getLogger("metadata")
 
@@ -121,6 +125,8 @@ class Metadata:
         text = "".join(f"{line}\n" for line in (lines[: lines.index("---")] if "---" in lines else lines))
         # YAML 1.1 reads the language code of Norwegian as false, and does not allow tabs.
         text = text.replace("- no\n", '- "no"\n').replace("\t", "  ")
+        if yaml is None:
+            raise ImportError(f"{path} has metadata in YAML: install PyYAML to read it (pip install pyyaml)")
         card = yaml.safe_load(text or "\n")
         if isinstance(card, dict):
             return card
