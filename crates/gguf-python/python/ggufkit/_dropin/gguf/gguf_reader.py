@@ -74,9 +74,10 @@ class _Lazy(Sequence):
         return map(self._item, range(self._n))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (list, _Lazy)) or len(other) != self._n:
-            return NotImplemented if not isinstance(other, (list, _Lazy)) else False
-        return all(mine is theirs or mine == theirs for mine, theirs in zip(self, other))
+        if not isinstance(other, (list, _Lazy)):
+            return NotImplemented
+        # Two views of one place in a file are equal arrays.
+        return len(other) == self._n and all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in zip(self, other))
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -190,7 +190,8 @@ class GGUFWriter(AddMethods):
         if isinstance(value, str):
             return self.add_string(Keys.Tokenizer.CHAT_TEMPLATE, value)
         default = None
-        names = set()
+        # In their order, so that a file does not depend on hashes.
+        names: dict[str, None] = {}
         for choice in value:
             name = "".join(c if c in ascii_letters + digits else "_" for c in choice.get("name", ""))
             template = choice.get("template")
@@ -199,7 +200,7 @@ class GGUFWriter(AddMethods):
             if name == "default":
                 default = template
             else:
-                names.add(name)
+                names[name] = None
                 self.add_string(Keys.Tokenizer.CHAT_TEMPLATE_N.format(name=name), template)
         if names:
             self.add_array(Keys.Tokenizer.CHAT_TEMPLATES, list(names))

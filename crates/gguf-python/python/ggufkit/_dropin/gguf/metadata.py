@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass, fields
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Literal, Optional
 
@@ -91,7 +92,7 @@ class Metadata:
         )
         samplers = Metadata.load_generation_config(model_path)
         overrides = Metadata.load_metadata_override(metadata_override_path)
-        for field in (field.name for field in fields(Metadata)):
+        for field in (field.name for field in dataclasses.fields(Metadata)):
             if (setting := field.removeprefix("sampling_")) != field:
                 for name in _SAMPLER_NAMES.get(setting, (setting,)):
                     if name in samplers:
@@ -212,7 +213,7 @@ class Metadata:
     def set_gguf_meta_model(self, gguf_writer: gguf.GGUFWriter):
         """Add the keys of all fields that have a value."""
         assert self.name is not None
-        order = [field.name for field in fields(self)]
+        order = [field.name for field in dataclasses.fields(self)]
         # The license comes before the addresses, and tags come last.
         license, address = order.index("license"), order.index("url")
         order[address:license + 3] = order[license:license + 3] + order[address:license]

@@ -95,6 +95,10 @@ class __Quant(ABC):
     grid_map: tuple[int | float, ...] = ()
     grid_hex: bytes | None = None
 
+    # Functions of lazy tensors, which each subclass has.
+    __quantize_lazy: Callable[..., Any] | None = None
+    __dequantize_lazy: Callable[..., Any] | None = None
+
     def __init__(self):
         raise TypeError("Quant conversion classes can't have instances")
 
@@ -102,8 +106,8 @@ class __Quant(ABC):
         assert qtype not in _type_traits
         cls.qtype = qtype
         cls.block_size, cls.type_size = GGML_QUANT_SIZES[qtype]
-        cls._quantize_lazy = LazyNumpyTensor._wrap_fn(cls._quantize_array, meta_noop=(np.uint8, cls._shape_to_bytes))
-        cls._dequantize_lazy = LazyNumpyTensor._wrap_fn(cls._dequantize_array, meta_noop=(np.float32, cls._shape_from_bytes))
+        cls.__quantize_lazy = LazyNumpyTensor._wrap_fn(cls.__quantize_array, meta_noop=(np.uint8, cls.__shape_to_bytes))
+        cls.__dequantize_lazy = LazyNumpyTensor._wrap_fn(cls.__dequantize_array, meta_noop=(np.float32, cls.__shape_from_bytes))
         _type_traits[qtype] = cls
 
     @classmethod
@@ -137,7 +141,7 @@ class __Quant(ABC):
         blocks = cls.quantize_blocks(rows.reshape((rows.size // cls.block_size, cls.block_size)))
         assert blocks.dtype == np.uint8
         assert blocks.shape[-1] == cls.type_size
-        return blocks.reshape(cls._shape_to_bytes(rows.shape))
+        return blocks.reshape(cls.__shape_to_bytes(rows.shape))
 
     @classmethod
     def dequantize_rows(cls, rows: np.ndarray) -> np.ndarray:
@@ -147,40 +151,40 @@ class __Quant(ABC):
         blocks = cls.dequantize_blocks(rows.reshape((rows.size // cls.type_size, cls.type_size)))
         assert blocks.dtype == np.float32
         assert blocks.shape[-1] == cls.block_size
-        return blocks.reshape(cls._shape_from_bytes(rows.shape))
+        return blocks.reshape(cls.__shape_from_bytes(rows.shape))
 
     @classmethod
     def _encode(cls, values: np.ndarray) -> np.ndarray:
         if cls.qtype not in _ENCODERS:
             raise NotImplementedError(f"Quantization for {cls.qtype.name} without an importance matrix is not possible")
         values = np.ascontiguousarray(values, dtype=np.float32)
-        return _native.encode(values.reshape(-1), cls.qtype, values.shape[-1]).reshape(cls._shape_to_bytes(values.shape))
+        return _native.encode(values.reshape(-1), cls.qtype, values.shape[-1]).reshape(cls.__shape_to_bytes(values.shape))
 
     @classmethod
     def _decode(cls, packed: np.ndarray) -> np.ndarray:
         packed = np.ascontiguousarray(packed).view(np.uint8)
-        return _native.decode(packed.reshape(-1), cls.qtype).reshape(cls._shape_from_bytes(packed.shape))
+        return _native.decode(packed.reshape(-1), cls.qtype).reshape(cls.__shape_from_bytes(packed.shape))
 
     @classmethod
-    def _shape_to_bytes(cls, shape: Sequence[int]) -> tuple[int, ...]:
+    def __shape_to_bytes(cls, shape: Sequence[int]) -> tuple[int, ...]:
         return quant_shape_to_byte_shape(shape, cls.qtype)
 
     @classmethod
-    def _shape_from_bytes(cls, shape: Sequence[int]) -> tuple[int, ...]:
+    def __shape_from_bytes(cls, shape: Sequence[int]) -> tuple[int, ...]:
         return quant_shape_from_byte_shape(shape, cls.qtype)
 
     @classmethod
-    def _quantize_array(cls, array: np.ndarray) -> np.ndarray:
+    def __quantize_array(cls, array: np.ndarray) -> np.ndarray:
         if _is_native(cls.quantize_blocks):
             return cls.quantize_rows(array)
-        return _apply_over_grouped_rows(cls.quantize_rows, array, np.uint8, cls._shape_to_bytes(array.shape))
+        return _apply_over_grouped_rows(cls.quantize_rows, array, np.uint8, cls.__shape_to_bytes(array.shape))
 
     @classmethod
-    def _dequantize_array(cls, array: np.ndarray) -> np.ndarray:
+    def __dequantize_array(cls, array: np.ndarray) -> np.ndarray:
         if _is_native(cls.dequantize_blocks):
             return cls.dequantize_rows(array)
         cls.init_grid()
-        return _apply_over_grouped_rows(cls.dequantize_rows, array, np.float32, cls._shape_from_bytes(array.shape))
+        return _apply_over_grouped_rows(cls.dequantize_rows, array, np.float32, cls.__shape_from_bytes(array.shape))
 
     @classmethod
     def can_quantize(cls, tensor: np.ndarray | LazyNumpyTensor) -> bool:
@@ -190,11 +194,11 @@ class __Quant(ABC):
     def quantize(cls, tensor: np.ndarray | LazyNumpyTensor) -> np.ndarray:
         if not cls.can_quantize(tensor):
             raise QuantError(f"Can't quantize tensor with shape {tensor.shape} to {cls.qtype.name}")
-        return (cls._quantize_lazy if isinstance(tensor, LazyNumpyTensor) else cls._quantize_array)(tensor)
+        return (cls.__quantize_lazy if isinstance(tensor, LazyNumpyTensor) else cls.__quantize_array)(tensor)
 
     @classmethod
     def dequantize(cls, tensor: np.ndarray | LazyNumpyTensor) -> np.ndarray:
-        return (cls._dequantize_lazy if isinstance(tensor, LazyNumpyTensor) else cls._dequantize_array)(tensor)
+        return (cls.__dequantize_lazy if isinstance(tensor, LazyNumpyTensor) else cls.__dequantize_array)(tensor)
 
 
 _BLOCK_FUNCTIONS = (vars(__Quant)["quantize_blocks"].__func__, vars(__Quant)["dequantize_blocks"].__func__)
