@@ -8,8 +8,9 @@ use std::thread;
 use gguf_format::{GgmlType, MAX_NESTING, ValueType};
 use gguf_quants::{Codec, CodecError, Matrix, codec};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyNotImplementedError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PySlice};
 
 /// The longest string and the longest array that llama.cpp reads.
 const MAX_LEN: u64 = 1 << 30;
@@ -21,12 +22,101 @@ const VALUES_FOR_A_THREAD: usize = 1 << 16;
 #[pymodule]
 pub mod dropin {
     #[pymodule_export]
-    use super::{decode, encode, encoders, scan_fields};
+    use super::{Parts, Strings, decode, encode, encoders, scan_fields};
 }
 
-/// A key-value pair: the offsets of the pair and of its value, the length of the key, the type, and for arrays the type and the number of
-/// their elements and, for strings, the offset of each.
-type Row<'py> = (u64, u64, u64, u32, Option<u32>, u64, Option<Bound<'py, PyArray1<u64>>>);
+/// A key-value pair: the offset of the pair, the length of the key, the offset of the value, the type, and for arrays the type and the number
+/// of their elements and, for strings, the places of all.
+type Row = (u64, u64, u64, u32, Option<u32>, u64, Option<Strings>);
+
+/// The places of the strings of an array.
+#[pyclass(frozen)]
+pub struct Strings {
+    /// The offsets of the strings in the file, each of which starts with its length in eight bytes, and the end of the last one.
+    offsets: Vec<u64>,
+}
+
+/// The parts of an array in the file: a few that are given, then those of the elements, which are made when they are asked for.
+///
+/// A number is one part, a string is two: its length and its bytes.
+#[pyclass(frozen, subclass)]
+pub struct Parts {
+    head: Vec<Py<PyAny>>,
+    elements: Elements,
+}
+
+enum Elements {
+    /// The numbers as an array.
+    Numbers { values: Py<PyAny>, n: usize },
+    /// The bytes of the file as an array, and the type of the lengths.
+    Strings { file: Py<PyAny>, strings: Py<Strings>, length: Py<PyAny> },
+}
+
+#[pymethods]
+impl Parts {
+    /// Numbers in an array, or strings in the bytes of a file.
+    #[new]
+    #[pyo3(signature = (head, array, strings=None, length=None))]
+    fn new(head: Vec<Py<PyAny>>, array: Bound<'_, PyAny>, strings: Option<Py<Strings>>, length: Option<Py<PyAny>>) -> PyResult<Parts> {
+        let elements = match strings.zip(length) {
+            Some((strings, length)) => Elements::Strings { file: array.unbind(), strings, length },
+            None => Elements::Numbers { n: array.len()?, values: array.unbind() },
+        };
+        Ok(Parts { head, elements })
+    }
+
+    /// The array of numbers, or `None` for strings.
+    #[getter]
+    fn values(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &self.elements {
+            Elements::Numbers { values, .. } => Some(values.clone_ref(py)),
+            Elements::Strings { .. } => None,
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.head.len()
+            + match &self.elements {
+                Elements::Numbers { n, .. } => *n,
+                Elements::Strings { strings, .. } => 2 * (strings.get().offsets.len() - 1),
+            }
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let n = self.__len__() as isize;
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let range = slice.indices(n)?;
+            let parts = (0..range.slicelength as isize).map(|i| self.part(py, (range.start + i * range.step) as usize));
+            return Ok(PyList::new(py, parts.collect::<PyResult<Vec<_>>>()?)?.into_any());
+        }
+        let index: isize = index.extract()?;
+        let i = if index < 0 { index + n } else { index };
+        if !(0..n).contains(&i) {
+            return Err(PyIndexError::new_err(format!("index {index} of a list of {n} parts")));
+        }
+        self.part(py, i as usize)
+    }
+}
+
+impl Parts {
+    fn part<'py>(&self, py: Python<'py>, i: usize) -> PyResult<Bound<'py, PyAny>> {
+        let Some(element) = i.checked_sub(self.head.len()) else {
+            return Ok(self.head[i].bind(py).clone());
+        };
+        let slice = |array: &Py<PyAny>, start: u64, end: u64| array.bind(py).get_item(PySlice::new(py, start as isize, end as isize, 1));
+        match &self.elements {
+            Elements::Numbers { values, .. } => slice(values, element as u64, element as u64 + 1),
+            Elements::Strings { file, strings, length } => {
+                let offsets = &strings.get().offsets;
+                let start = offsets[element / 2];
+                if element % 2 == 1 {
+                    return slice(file, start + 8, offsets[element / 2 + 1]);
+                }
+                slice(file, start, start + 8)?.call_method1("view", (length,))
+            }
+        }
+    }
+}
 
 /// Finds the key-values of a head.
 ///
@@ -34,14 +124,7 @@ type Row<'py> = (u64, u64, u64, u32, Option<u32>, u64, Option<Bound<'py, PyArray
 /// or, if the head is too short, the number of bytes that it needs at least.
 #[pyfunction]
 #[pyo3(signature = (head, offset, count, *, big_endian, whole))]
-fn scan_fields<'py>(
-    py: Python<'py>,
-    head: &[u8],
-    offset: u64,
-    count: u64,
-    big_endian: bool,
-    whole: bool,
-) -> PyResult<(Option<Vec<Row<'py>>>, u64)> {
+fn scan_fields(head: &[u8], offset: u64, count: u64, big_endian: bool, whole: bool) -> PyResult<(Option<Vec<Row>>, u64)> {
     let mut cursor = Cursor { head, at: offset, big_endian };
     let mut rows = Vec::new();
     for _ in 0..count {
@@ -53,7 +136,7 @@ fn scan_fields<'py>(
                 field.ty.0,
                 field.items.map(|(ty, _)| ty.0),
                 field.items.map_or(1, |(_, len)| len),
-                field.strings.map(|offsets| offsets.into_pyarray(py)),
+                field.strings.map(|offsets| Strings { offsets }),
             )),
             Err(Stop::Need(need)) if !whole => return Ok((None, need)),
             Err(stop) => return Err(PyValueError::new_err(stop.message(head.len()))),
@@ -121,11 +204,12 @@ impl Cursor<'_> {
             if item == ValueType::STRING {
                 // Every string takes at least the eight bytes of its length.
                 self.fits(len.saturating_mul(8))?;
-                let mut offsets = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+                let mut offsets = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
                 for _ in 0..len {
                     offsets.push(self.at);
                     self.string()?;
                 }
+                offsets.push(self.at);
                 field.strings = Some(offsets);
             } else {
                 self.items(item, len, 1)?;

@@ -7,7 +7,7 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Callable, Iterator, Literal, NamedTuple, TypeVar, Union
+from typing import Any, Iterator, Literal, NamedTuple, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 class ReaderPart(np.ndarray):
     """A part of a field: a view of the file. A part with one element is also a number."""
 
+    # Without a dictionary, parts are not tracked by the garbage collector, which would visit all of them again and again.
+    __slots__ = ()
+
     def __int__(self) -> int:
         return int(self.item())
 
@@ -52,32 +55,14 @@ class ReaderPart(np.ndarray):
         return iter(self.tolist())
 
 
-class _Lazy(Sequence):
-    """A list of which the items are made when they are asked for."""
-
-    def __init__(self, n: int, item: Callable[[int], Any]):
-        self._n = n
-        self._item = item
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [self._item(i) for i in range(*index.indices(self._n))]
-        i = index + self._n if index < 0 else index
-        if not 0 <= i < self._n:
-            raise IndexError(f"index {index} of a list of {self._n} items")
-        return self._item(i)
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self._item, range(self._n))
+class _ListLike(Sequence):
+    """What lists can do, for sequences whose items are made when they are asked for."""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (list, _Lazy)):
+        if not isinstance(other, (list, _ListLike)):
             return NotImplemented
         # Two views of one place in a file are equal arrays.
-        return len(other) == self._n and all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in zip(self, other))
+        return len(other) == len(self) and all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in zip(self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -95,6 +80,27 @@ class _Lazy(Sequence):
 
     def __reduce__(self):
         return list, (list(self),)
+
+
+class _Parts(_native.Parts, _ListLike):
+    """The parts of a field with an array."""
+
+
+class _Indexes(_ListLike):
+    """The indexes of an array's elements in the parts of a field."""
+
+    def __init__(self, indexes: range):
+        self._indexes = indexes
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def __getitem__(self, index):
+        found = self._indexes[index]
+        return list(found) if isinstance(index, slice) else found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._indexes)
 
 
 class ReaderField(NamedTuple):
@@ -126,11 +132,13 @@ class ReaderField(NamedTuple):
             return _Nested(self.parts, len(self.parts) - _n_parts_of_value(self.parts)).read()[index_or_slice]
         if isinstance(index_or_slice, int):
             return _value_of(self.parts[self.data[index_or_slice]], item)
+        if isinstance(self.parts, _Parts) and self.parts.values is not None:
+            return self.parts.values[index_or_slice].tolist()
         return [_value_of(self.parts[i], item) for i in self.data[index_or_slice]]
 
 
 def _value_of(part: npt.NDArray[Any], kind: GGUFValueType) -> Any:
-    return str(part.tobytes(), encoding="utf-8") if kind == GGUFValueType.STRING else part.tolist()[0]
+    return str(part, encoding="utf-8") if kind == GGUFValueType.STRING else part.tolist()[0]
 
 
 def _n_parts_of_value(parts: Sequence[npt.NDArray[Any]]) -> int:
@@ -378,11 +386,14 @@ class GGUFReader:
                 if n > 0:
                     types.append(item)
                 parts += [view[value:value + 4].view(u32), view[value + 4:value + 12].view(u64)]
+                first = len(parts)
                 if item == GGUFValueType.STRING:
-                    parts, data = _strings(view, parts, strings, n, u64, value + 12)
+                    parts = _Parts(parts, view, strings, u64)
+                    data = _Indexes(range(first + 1, first + 1 + 2 * n, 2))
                 else:
                     dtype = np.dtype(self.gguf_scalar_to_np[item]).newbyteorder(order)
-                    parts, data = _numbers(view, parts, n, dtype, value + 12)
+                    parts = _Parts(parts, view[value + 12:value + 12 + n * dtype.itemsize].view(dtype))
+                    data = _Indexes(range(first, first + n))
             name = str(head[start + 8:start + 8 + key_len], encoding='utf-8')
             self._push_field(ReaderField(start, name, parts, data, types), skip_sum=True)
         return end
@@ -439,28 +450,3 @@ class GGUFReader:
 
 # A subclass that overrides one of these reads key-values itself.
 _FIELD_FUNCTIONS = {name: getattr(GGUFReader, name) for name in ("_get", "_get_str", "_get_field_parts", "_read_field")}
-
-
-def _numbers(view: ReaderPart, head: list[Any], n: int, dtype: np.dtype, start: int) -> tuple[_Lazy, _Lazy]:
-    """The parts of an array of numbers, one each after those of `head`, and their indexes."""
-    size, first = dtype.itemsize, len(head)
-    values = view[start:start + n * size].view(dtype)
-
-    def part(i: int) -> Any:
-        return head[i] if i < first else values[i - first:i - first + 1]
-
-    return _Lazy(first + n, part), _Lazy(n, lambda i: first + i)
-
-
-def _strings(view: ReaderPart, head: list[Any], offsets: Any, n: int, u64: np.dtype, start: int) -> tuple[_Lazy, _Lazy]:
-    """The parts of an array of strings, length and bytes of each after those of `head`, and the indexes of the bytes."""
-    first = len(head)
-
-    def part(i: int) -> Any:
-        if i < first:
-            return head[i]
-        at = int(offsets[(i - first) // 2])
-        length = view[at:at + 8].view(u64)
-        return length if (i - first) % 2 == 0 else view[at + 8:at + 8 + int(length[0])]
-
-    return _Lazy(first + 2 * n, part), _Lazy(n, lambda i: first + 1 + 2 * i)

@@ -286,17 +286,17 @@ class NVFP4(__Quant, qtype=GGMLQuantizationType.NVFP4):
         """Half the value of a scale: four bits of exponent and three of mantissa. Zero for 0x7F, which is not a number."""
         exponent, mantissa = (x >> 3).astype(np.int32) & 0xF, (x & 7).astype(np.float64)
         value = np.where(exponent == 0, np.ldexp(mantissa, -10), np.ldexp(1 + mantissa / 8, exponent - 8))
-        return np.where((x == 0) | (x == 0x7F), 0.0, value)
+        return np.where((x == 0) | (x == 0x7F), 0.0, value).astype(np.float32)
 
     @staticmethod
     def fp32_to_ue4m3(x: np.ndarray) -> np.ndarray:
-        """The scale for a number, which is rounded to three bits of mantissa, halves up."""
+        """The scale for a number, which is rounded to three bits of mantissa, halves up. Those of the largest exponent are 448, as in ggml."""
         x = np.clip(x, 0.0, 448.0).astype(np.float32)
         # Adding half of the last bit that is kept carries into the exponent, as rounding must.
         normal = (x.view(np.uint32).astype(np.int64) + (1 << 19) >> 20) - ((127 - 7) << 3)
         tiny = (x * np.float32(512) + np.float32(0.5)).astype(np.int64)
         exponent = (x.view(np.uint32) >> 23).astype(np.int64) - 127 + 7
-        code = np.where(exponent <= 0, np.clip(tiny, 0, 7), np.clip(normal, 0, 0x7E))
+        code = np.where(exponent <= 0, np.clip(tiny, 0, 7), np.where(normal >= 15 << 3, 0x7E, normal))
         return np.where(x <= 0, 0, code).astype(np.uint8)
 
 
