@@ -7,6 +7,7 @@ use ggufkit::quants;
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::error::raise;
 
@@ -156,7 +157,10 @@ fn fill(
 
 /// The tensor types: name to (values of a block, bytes of a block).
 #[pyfunction]
-pub fn tensor_types() -> Vec<(String, (u32, u32))> {
-    let known = ggufkit::format::TYPES.iter().filter(|info| !info.removed);
-    known.map(|info| (info.name.to_ascii_uppercase(), (info.block_len, info.block_bytes))).collect()
+pub fn tensor_types(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let types = PyDict::new(py);
+    for info in ggufkit::format::TYPES.iter().filter(|info| !info.removed) {
+        types.set_item(info.name.to_ascii_uppercase(), (info.block_len, info.block_bytes))?;
+    }
+    Ok(types)
 }

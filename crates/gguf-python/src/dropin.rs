@@ -57,7 +57,12 @@ impl Parts {
     /// Numbers in an array, or strings in the bytes of a file.
     #[new]
     #[pyo3(signature = (head, array, strings=None, length=None))]
-    fn new(head: Vec<Py<PyAny>>, array: Bound<'_, PyAny>, strings: Option<Py<Strings>>, length: Option<Py<PyAny>>) -> PyResult<Parts> {
+    fn new(
+        head: Vec<Py<PyAny>>,
+        array: Bound<'_, PyAny>,
+        strings: Option<Py<Strings>>,
+        length: Option<Py<PyAny>>,
+    ) -> PyResult<Parts> {
         let elements = match strings.zip(length) {
             Some((strings, length)) => Elements::Strings { file: array.unbind(), strings, length },
             None => Elements::Numbers { n: array.len()?, values: array.unbind() },
@@ -103,7 +108,9 @@ impl Parts {
         let Some(element) = i.checked_sub(self.head.len()) else {
             return Ok(self.head[i].bind(py).clone());
         };
-        let slice = |array: &Py<PyAny>, start: u64, end: u64| array.bind(py).get_item(PySlice::new(py, start as isize, end as isize, 1));
+        let slice = |array: &Py<PyAny>, start: u64, end: u64| {
+            array.bind(py).get_item(PySlice::new(py, start as isize, end as isize, 1))
+        };
         match &self.elements {
             Elements::Numbers { values, .. } => slice(values, element as u64, element as u64 + 1),
             Elements::Strings { file, strings, length } => {
@@ -124,7 +131,13 @@ impl Parts {
 /// or, if the head is too short, the number of bytes that it needs at least.
 #[pyfunction]
 #[pyo3(signature = (head, offset, count, *, big_endian, whole))]
-fn scan_fields(head: &[u8], offset: u64, count: u64, big_endian: bool, whole: bool) -> PyResult<(Option<Vec<Row>>, u64)> {
+fn scan_fields(
+    head: &[u8],
+    offset: u64,
+    count: u64,
+    big_endian: bool,
+    whole: bool,
+) -> PyResult<(Option<Vec<Row>>, u64)> {
     let mut cursor = Cursor { head, at: offset, big_endian };
     let mut rows = Vec::new();
     for _ in 0..count {
@@ -176,11 +189,17 @@ impl Stop {
     fn message(&self, head_len: usize) -> String {
         match self {
             Stop::Need(need) => {
-                format!("The file ends at {head_len} inside a key-value pair, which needs the bytes up to {need}; is the file truncated?")
+                format!(
+                    "The file ends at {head_len} inside a key-value pair, which needs the bytes up to {need}; is the file truncated?"
+                )
             }
-            Stop::TooLong { what, len, offset } => format!("{what} length {len} exceeds maximum {MAX_LEN} at offset {offset}"),
+            Stop::TooLong { what, len, offset } => {
+                format!("{what} length {len} exceeds maximum {MAX_LEN} at offset {offset}")
+            }
             Stop::UnknownType { ty, offset } => format!("{ty} is not a valid GGUFValueType, at offset {offset}"),
-            Stop::TooDeep { offset } => format!("Arrays are nested deeper than {MAX_NESTING} levels at offset {offset}"),
+            Stop::TooDeep { offset } => {
+                format!("Arrays are nested deeper than {MAX_NESTING} levels at offset {offset}")
+            }
         }
     }
 }
@@ -296,12 +315,21 @@ impl Cursor<'_> {
 /// The types that can be encoded without an importance matrix.
 #[pyfunction]
 fn encoders() -> Vec<u32> {
-    gguf_quants::codecs().iter().filter(|codec| codec.can_encode() && codec.matrix != Matrix::Required).map(|codec| codec.ty.0).collect()
+    gguf_quants::codecs()
+        .iter()
+        .filter(|codec| codec.can_encode() && codec.matrix != Matrix::Required)
+        .map(|codec| codec.ty.0)
+        .collect()
 }
 
 /// Encodes rows of `row_len` values, on all cores.
 #[pyfunction]
-fn encode<'py>(py: Python<'py>, values: PyReadonlyArray1<'py, f32>, ty: u32, row_len: usize) -> PyResult<Bound<'py, PyArray1<u8>>> {
+fn encode<'py>(
+    py: Python<'py>,
+    values: PyReadonlyArray1<'py, f32>,
+    ty: u32,
+    row_len: usize,
+) -> PyResult<Bound<'py, PyArray1<u8>>> {
     let values = values.as_slice()?;
     let packed = py.detach(|| gguf_quants::quantize(GgmlType(ty), values, row_len, None, None)).map_err(error)?;
     Ok(packed.into_pyarray(py))
@@ -322,7 +350,13 @@ fn decode<'py>(py: Python<'py>, packed: PyReadonlyArray1<'py, u8>, ty: u32) -> P
     Ok(values)
 }
 
-fn decode_blocks(codec: &Codec, packed: &[u8], values: &mut [f32], block_len: usize, block_bytes: usize) -> Result<(), CodecError> {
+fn decode_blocks(
+    codec: &Codec,
+    packed: &[u8],
+    values: &mut [f32],
+    block_len: usize,
+    block_bytes: usize,
+) -> Result<(), CodecError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(values.len() / VALUES_FOR_A_THREAD);
     if threads < 2 {
         return codec.decode(packed, values);
@@ -331,13 +365,17 @@ fn decode_blocks(codec: &Codec, packed: &[u8], values: &mut [f32], block_len: us
     thread::scope(|scope| {
         let parts = packed.chunks(blocks * block_bytes).zip(values.chunks_mut(blocks * block_len));
         let running: Vec<_> = parts.map(|(packed, values)| scope.spawn(|| codec.decode(packed, values))).collect();
-        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
 fn error(error: CodecError) -> PyErr {
     match error {
-        CodecError::NoCodec(_) | CodecError::DecodeOnly(_) | CodecError::NeedsMatrix(_) => PyNotImplementedError::new_err(error.to_string()),
+        CodecError::NoCodec(_) | CodecError::DecodeOnly(_) | CodecError::NeedsMatrix(_) => {
+            PyNotImplementedError::new_err(error.to_string())
+        }
         _ => PyValueError::new_err(error.to_string()),
     }
 }

@@ -81,7 +81,8 @@ fn cause(error: &ggufkit::Error) -> Cause<'_> {
 
 fn cause_of_run(error: &PipelineError) -> Cause<'_> {
     match error {
-        PipelineError::Input(e) => Cause::Io(e),
+        PipelineError::Input(e) | PipelineError::Output(e) => Cause::Io(e),
+        PipelineError::Kept { why, .. } => cause_of_run(why),
         PipelineError::Io { path, source, .. } => Cause::System(path, source),
         _ => Cause::Other,
     }

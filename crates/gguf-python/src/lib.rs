@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 mod arrays;
 mod check;
 mod codec;
+mod dropin;
 mod edit;
 mod error;
 mod metadata;
@@ -29,6 +30,8 @@ mod _native {
     use crate::check::{Check, Finding, check};
     #[pymodule_export]
     use crate::codec::{dequantize, quantize, tensor_types};
+    #[pymodule_export]
+    use crate::dropin::dropin;
     #[pymodule_export]
     use crate::edit::Edit;
     #[pymodule_export]

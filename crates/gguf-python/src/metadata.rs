@@ -129,6 +129,10 @@ impl Metadata {
         Ok(list)
     }
 
+    fn _repr_html_<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        this.py().import("ggufkit._html")?.call_method1("metadata", (this,))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let mut shown = String::from("Metadata({");
         for (i, kv) in self.gguf().kvs().enumerate() {

@@ -213,6 +213,10 @@ impl Model {
         Ok((py.import("ggufkit")?.getattr("open")?, (self.opened()?.path.clone(),)))
     }
 
+    fn _repr_html_<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        this.py().import("ggufkit._html")?.call_method1("model", (this,))
+    }
+
     fn __repr__(&self) -> String {
         let Ok(opened) = self.opened() else { return "<Model, closed>".into() };
         let summary = ggufkit::summary(&opened.model);

@@ -221,6 +221,10 @@ impl Plan {
         Ok(done.paths)
     }
 
+    fn _repr_html_<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        this.py().import("ggufkit._html")?.call_method1("plan", (this,))
+    }
+
     fn __str__(&self) -> String {
         let tensors = self.plan().tensors();
         let width = tensors.iter().map(|tensor| tensor.shown().len()).max().unwrap_or(0);

@@ -154,8 +154,8 @@ impl Writer {
 
     /// Adds a tensor.
     ///
-    /// `array` is an array of NumPy or a tensor of PyTorch with float32, float16, bfloat16, float64 or integers; or, with a quantized `type`,
-    /// encoded bytes of uint8 as `quantize` returns them. `type` is the type in the file, by default the array's own. `imatrix` has the
+    /// `array` is an array of NumPy or a tensor of PyTorch with float32, float16, bfloat16, float64 or integers; a `Tensor` of
+    /// a model; or encoded bytes of uint8, as `quantize` and `Tensor.raw` return them, with their `type`. `type` is the type in the file, by default the array's own. `imatrix` has the
     /// importance of the columns. The array is not copied if it is contiguous: it must not change before the file is written.
     #[pyo3(signature = (name, array, r#type = None, *, imatrix = None))]
     #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
@@ -169,11 +169,11 @@ impl Writer {
     ) -> PyResult<()> {
         let ty = r#type.map(tensor_type).transpose()?;
         let prepared = py.import("ggufkit._arrays")?.call_method1("prepared", (array, ty.map(type_name)))?;
-        let (bytes, shape, from): (Bound<'_, PyAny>, Vec<u64>, String) = prepared.extract()?;
+        let (bytes, shape, from, is_encoded): (Bound<'_, PyAny>, Vec<u64>, String, bool) = prepared.extract()?;
         let (bytes, from) = (Bytes::of(&bytes)?, tensor_type(&from)?);
         let ty = ty.unwrap_or(from);
         let mut dims: Vec<u64> = shape.into_iter().rev().collect();
-        if from.is_quantized() && bytes.len() > 0 {
+        if is_encoded {
             // The shape is that of the encoded rows.
             let info = from.info().ok_or_else(|| PyValueError::new_err("the type has no known size"))?;
             let row = dims.first_mut().ok_or_else(|| PyValueError::new_err(format!("{name}: no dimensions")))?;

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ._native import Tensor
+
 _TYPES = {
     "float32": "F32",
     "float16": "F16",
@@ -16,22 +18,28 @@ _TYPES = {
     "int64": "I64",
     "bfloat16": "BF16",
 }
-_FLOATS = {"F32", "F16", "BF16", "F64"}
 _INTEGERS = {"I8", "I16", "I32", "I64"}
 
 
-def prepared(array: Any, wanted: str | None) -> tuple[np.ndarray, tuple[int, ...], str]:
-    """The little-endian bytes of an array in one dimension, its shape, and the type that they have."""
+def prepared(array: Any, wanted: str | None) -> tuple[np.ndarray, tuple[int, ...], str, bool]:
+    """The little-endian bytes of an array in one dimension, its shape, the type that they have, and whether the array is encoded bytes."""
+    if isinstance(array, Tensor):
+        if wanted is None or wanted == array.type:
+            wanted = array.type
+            array = array.raw()
+        else:
+            array = array.numpy()
     if type(array).__module__.partition(".")[0] == "torch":
         array, found = _of_torch(array)
     else:
         array = np.asarray(array)
         found = _TYPES.get(array.dtype.name)
-        if array.dtype == np.uint8 and wanted is not None and wanted not in _FLOATS | _INTEGERS:
-            found = wanted
+        if array.dtype == np.uint8 and wanted is not None:
+            return np.ascontiguousarray(array).reshape(-1), array.shape, wanted, True
     if found is None:
         expected = ", ".join(_TYPES)
-        raise TypeError(f"an array of {array.dtype} is not the data of a tensor; expected {expected}, or uint8 with a quantized type")
+        message = f"an array of {array.dtype} is not the data of a tensor; expected {expected}, or uint8 of encoded bytes with their type"
+        raise TypeError(message)
     if wanted is not None and wanted != found:
         if found in _INTEGERS or wanted in _INTEGERS:
             raise TypeError(f"{found} is not converted to {wanted}; convert the array with astype")
@@ -41,7 +49,7 @@ def prepared(array: Any, wanted: str | None) -> tuple[np.ndarray, tuple[int, ...
     shape = array.shape
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and np.little_endian is False):
         array = array.astype(array.dtype.newbyteorder("<"))
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8), shape, found
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8), shape, found, False
 
 
 def _of_torch(tensor: Any) -> tuple[np.ndarray, str | None]:
