@@ -4,12 +4,10 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ggufkit::edit::split_plan;
+use ggufkit::edit::split_converted;
 use ggufkit::quantize::imatrix::ImatrixFile;
 use ggufkit::quantize::mix::{MixOptions, Target, TensorTypeRule};
-use ggufkit::{
-    Conversion, Draft, Limit, OutType, PlannedConversion, QuantizeOptions, RunOptions, SplitOptions, Warning,
-};
+use ggufkit::{Conversion, Draft, OutType, PlannedConversion, QuantizeOptions, RunOptions, Warning};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -97,9 +95,9 @@ pub fn plan(
                 quantized.warnings.into_iter().map(|w| Warning::from(w).to_string()).collect();
             let mut plan = quantized.plan;
             if let Some(bytes) = max_shard {
-                let (split, too_large) = split_plan(plan, &SplitOptions::new(Limit::DataBytes(bytes)))?;
+                let (split, too_large) = split_converted(plan, None, Some(bytes))?;
                 plan = split;
-                warnings.extend(too_large.into_iter().map(|tensor| too_large_warning(&tensor)));
+                warnings.extend(too_large.into_iter().map(|tensor| Warning::TooLarge { tensor }.to_string()));
             }
             return Ok(Plan {
                 planned: Planned::Quantization { plan: Box::new(plan), ty: target.to_string() },
@@ -126,10 +124,6 @@ pub fn plan(
         Ok(Plan { planned: Planned::Conversion(Box::new(planned)), warnings })
     };
     py.detach(work).map_err(raise)
-}
-
-fn too_large_warning(tensor: &str) -> String {
-    format!("{tensor}: larger than the limit of a file, and in a file of its own")
 }
 
 /// Whether a single file with this extension is a checkpoint.

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ggufkit::edit::split_plan;
+use ggufkit::edit::split_converted;
 use ggufkit::pipeline::Importance;
 use ggufkit::pipeline::plan::{Entry, Input, Op, Reason, Rounding, TensorPlan};
-use ggufkit::{Draft, Head, Limit, RunOptions, SplitOptions};
+use ggufkit::{Draft, Head, RunOptions};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -247,7 +247,7 @@ impl Writer {
         progress::run(py, progress.as_ref(), |progress| {
             let mut plan = draft.lay_out()?;
             if let Some(bytes) = self.max_shard {
-                plan = split_plan(plan, &SplitOptions::new(Limit::DataBytes(bytes)))?.0;
+                plan = split_converted(plan, None, Some(bytes))?.0;
             }
             Ok(plan.run(&self.path, &options, progress)?.paths)
         })

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -117,23 +118,25 @@ def test_an_exception_leaves_no_file(tmp_path: Path, values: np.ndarray) -> None
 def test_a_writer_refuses_what_is_not_a_tensor(tmp_path: Path, values: np.ndarray) -> None:
     writer = gk.Writer(tmp_path / "new.gguf")
     writer.add("a", values)
-    for arguments, error in (
+    cases: list[tuple[tuple[Any, ...], type[Exception]]] = [
         (("a", values), ValueError),
         (("b", np.array(["x"])), TypeError),
         (("b", np.zeros(3, np.uint8)), TypeError),
         (("b", values[:, :5], "Q4_K"), ValueError),
         (("b", np.zeros((2, 100), np.uint8), "Q4_K"), ValueError),
         (("b", np.arange(4), "Q4_K"), TypeError),
-    ):
+    ]
+    for arguments, error in cases:
         with pytest.raises(error):
             writer.add(*arguments)
     with pytest.raises(ValueError, match="imatrix"):
         writer.add("b", values, "Q4_K", imatrix=np.ones(4))
-    for key, value in (("my.number", 5), ("my.none", None), ("general.name", 5), ("llama.context_length", "x")):
+    pairs: list[tuple[str, Any]] = [("my.number", 5), ("my.none", None), ("general.name", 5), ("llama.context_length", "x")]
+    for key, value in pairs:
         with pytest.raises((ValueError, gk.GgufError)):
             writer[key] = value
     with pytest.raises(TypeError):
-        writer["my.object"] = object()
+        writer.update({"my.object": cast(Any, object())})
     writer.discard()
     (tmp_path / "old.gguf").write_bytes(b"old")
     with pytest.raises(FileExistsError):

@@ -216,6 +216,7 @@ fn shown_commands(block: &Block) -> Vec<String> {
 #[test]
 fn code_blocks_are_checked() {
     let doctests = fs::read_to_string(root().join("crates/ggufkit/src/lib.rs")).unwrap();
+    let python = fs::read_to_string(root().join("crates/gguf-python/tests/pages.py")).unwrap();
     let tables: String = fs::read_dir(root().join("crates/gguf-model/src/arch"))
         .unwrap()
         .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
@@ -249,6 +250,8 @@ fn code_blocks_are_checked() {
                         assert!(rows.contains(&words(line)), "{place}: in no table of an architecture: {line}");
                     }
                 }
+                // The tests of the Python module run these pages.
+                "python" => assert!(python.contains(&format!("\"{name}\"")), "{place}"),
                 // Rust is compiled by the doc tests of the facade.
                 "rust" => assert!(doctests.contains(&format!("include_str!(\"../../../{name}\")")), "{place}"),
                 "c" => {

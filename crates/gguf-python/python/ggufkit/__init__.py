@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from ._errors import FormatError, GgufError, KeyNotFoundError, TensorNotFoundError
 from ._native import (
@@ -30,10 +31,8 @@ from ._native import (
 
 edit = Edit
 
-Mapping.register(Model)
-Mapping.register(Metadata)
-Sequence.register(Array)
-Sequence.register(Check)
+for _abc, _class in ((Mapping, Model), (Mapping, Metadata), (Sequence, Array), (Sequence, Check)):
+    cast(Any, _abc).register(_class)
 
 __all__ = [
     "Array",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 class GgufError(Exception):
@@ -15,7 +16,17 @@ class GgufError(Exception):
     expected: str | None
     hint: str | None
 
-    def __init__(self, message: str, *, path=None, offset=None, field=None, found=None, expected=None, hint=None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        offset: int | None = None,
+        field: str | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.path = path
         self.offset = offset
@@ -24,7 +35,7 @@ class GgufError(Exception):
         self.expected = expected
         self.hint = hint
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_again, (type(self), str(self.args[0]), {**self.__dict__}))
 
 

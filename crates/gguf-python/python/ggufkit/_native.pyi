@@ -1,11 +1,33 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeAlias, final, overload
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
+
+__all__ = [
+    "Array",
+    "Check",
+    "Edit",
+    "Finding",
+    "Metadata",
+    "Model",
+    "Plan",
+    "Tensor",
+    "Writer",
+    "__version__",
+    "check",
+    "dequantize",
+    "dropin",
+    "open",
+    "plan",
+    "quantize",
+    "tensor_of",
+    "tensor_types",
+]
 
 _Path: TypeAlias = str | PathLike[str]
 _Scalar: TypeAlias = str | int | float | bool | np.generic
@@ -13,6 +35,7 @@ _Value: TypeAlias = _Scalar | Sequence[Any] | npt.NDArray[Any] | Array
 _Progress: TypeAlias = bool | Callable[[int, int, str], object] | None
 
 __version__: str
+dropin: ModuleType
 
 @final
 class Array:
