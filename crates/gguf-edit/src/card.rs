@@ -1,15 +1,20 @@
-//! Model cards: a Markdown table of files with matching front matter, made from models, and compared with a README.
+//! Model cards: Markdown tables of files with matching front matter, made from models, and compared with a README.
 //!
 //! Each row is a model: one file, or all its shards. All data comes from the files; hashes are the SHA-256 of whole files, as shown by the
 //! Hub and computed by `sha256sum`.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Component, Path, PathBuf};
 
 use gguf_format::{Gguf, keys};
 use gguf_io::{IntoModel, Model, ModelFile};
 use gguf_model::summary::{Summary, summary};
 use gguf_pipeline::Progress;
+
+mod quality;
+mod readme;
+
+pub use readme::CardDifference;
 
 use crate::error::Error;
 use crate::file_hash::sha256;
@@ -17,20 +22,129 @@ use crate::file_hash::sha256;
 /// The maximum length of metadata text in a card, in bytes.
 const LONGEST: usize = 1000;
 
-/// The table and the front matter of a model card.
+/// The site whose repositories are base models.
+const HUB: &str = "https://huggingface.co/";
+
+/// What to put into a card besides the data of the files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CardOptions {
+    /// Whether to compute the SHA-256 of the files.
+    pub hash: bool,
+    /// The number of threads that compute hashes; by default the parallelism of the machine.
+    pub threads: Option<NonZeroUsize>,
+    /// The repository on the Hub of the model that was quantized, as `ORG/NAME`. By default, it is read from `general.source.repo_url`.
+    pub base_model: Option<String>,
+    /// Who quantized the model. By default, `general.quantized_by`, or the owner of `repo`.
+    pub quantized_by: Option<String>,
+    /// The repository on the Hub that the files are published in, as `ORG/NAME`, for links to the files.
+    pub repo: Option<String>,
+}
+
+/// The tables and the front matter of a model card.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Card {
-    /// The models, in the given order.
+    /// The files: models first, of each kind the largest first.
     pub rows: Vec<Row>,
     /// The fields of the front matter.
     pub fields: Vec<(&'static str, Field)>,
+    /// The base models in the metadata of the first model: those from which it was fine-tuned or merged, not the model that was quantized.
+    pub parents: Vec<String>,
 }
 
-/// A model of the table.
+/// A kind of files, each of which has a table of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RowKind {
+    /// A language model, or any other complete model.
+    Model,
+    /// An encoder of images or sound: `mmproj`.
+    Encoder,
+    /// A LoRA adapter or a control vector.
+    Adapter,
+    /// An importance matrix.
+    Matrix,
+}
+
+impl RowKind {
+    /// The kind of a file with this summary.
+    fn of(s: &Summary) -> RowKind {
+        match (s.kind.as_deref(), s.architecture.as_deref()) {
+            (Some("imatrix"), _) => RowKind::Matrix,
+            (Some("adapter"), _) | (_, Some("controlvector")) => RowKind::Adapter,
+            (Some("mmproj"), _) | (_, Some("clip")) => RowKind::Encoder,
+            _ => RowKind::Model,
+        }
+    }
+
+    /// The name of the kind: `model`, or the value of `general.type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowKind::Model => "model",
+            RowKind::Encoder => "mmproj",
+            RowKind::Adapter => "adapter",
+            RowKind::Matrix => "imatrix",
+        }
+    }
+
+    /// The heading above the table; models are the subject of the card and have none.
+    fn heading(self) -> Option<&'static str> {
+        match self {
+            RowKind::Model => None,
+            RowKind::Encoder => Some("Image and audio encoders"),
+            RowKind::Adapter => Some("Adapters"),
+            RowKind::Matrix => Some("Importance matrices"),
+        }
+    }
+
+    /// The columns of the table.
+    fn columns(self) -> &'static [Column] {
+        use Column::*;
+        match self {
+            RowKind::Model => &[File, Type, Bits, Size, Quality, Sha256, Split, Matrix, Description],
+            RowKind::Encoder | RowKind::Adapter => &[File, Type, Size, Sha256, Description],
+            RowKind::Matrix => &[File, Size, Sha256, Description],
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    File,
+    Type,
+    Bits,
+    Size,
+    Quality,
+    Sha256,
+    Split,
+    Matrix,
+    Description,
+}
+
+impl Column {
+    fn title(self) -> &'static str {
+        match self {
+            Column::File => "File",
+            Column::Type => "Type",
+            Column::Bits => "Bits per weight",
+            Column::Size => "Size",
+            Column::Quality => "Quality",
+            Column::Sha256 => "SHA-256",
+            Column::Split => "Split",
+            Column::Matrix => "Matrix",
+            Column::Description => "Description",
+        }
+    }
+}
+
+/// A file of a table, or the shards of a model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
+    /// What the file is.
+    pub kind: RowKind,
     /// The files, the first shard first.
     pub files: Vec<FileRow>,
     /// The label of the file type, such as `Q4_K_M`.
@@ -39,9 +153,11 @@ pub struct Row {
     pub bits_per_weight: Option<f64>,
     /// Bytes of all files.
     pub bytes: u64,
+    /// A phrase on the quality of the file type of a model.
+    pub quality: Option<&'static str>,
     /// The file name of the importance matrix used for the quantization.
     pub matrix: Option<String>,
-    /// The composition: types of tensors with their share of the bytes.
+    /// The composition: types of tensors with their share of the bytes; of a matrix, the data that it was measured on.
     pub description: String,
 }
 
@@ -57,6 +173,8 @@ pub struct FileRow {
     pub bytes: u64,
     /// The SHA-256 of all its bytes, in hexadecimal digits; `None` if it was not computed.
     pub sha256: Option<String>,
+    /// The address in the repository, if the repository was given.
+    pub url: Option<String>,
 }
 
 /// A value of the front matter.
@@ -69,79 +187,14 @@ pub enum Field {
     List(Vec<String>),
 }
 
-/// A difference between a README and a card.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CardDifference {
-    /// The README has no table of files.
-    NoTable,
-    /// The table lacks a model.
-    MissingRow {
-        /// The file of the model.
-        file: String,
-    },
-    /// The table lists a file that is not in the card.
-    ExtraRow {
-        /// The line of the README, from 1.
-        line: usize,
-        /// The file.
-        file: String,
-    },
-    /// A cell differs.
-    Cell {
-        /// The line of the README, from 1.
-        line: usize,
-        /// The file of the row.
-        file: String,
-        /// The column.
-        column: &'static str,
-        /// The text in the README; `None` if the column is missing.
-        found: Option<String>,
-        /// The expected text.
-        expected: String,
-    },
-    /// A field of the front matter differs.
-    Field {
-        /// The key.
-        key: &'static str,
-        /// The value in the README; `None` if the field is missing.
-        found: Option<String>,
-        /// The expected value; of a list, the missing items.
-        expected: String,
-    },
-}
-
-impl fmt::Display for CardDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CardDifference::NoTable => f.write_str("no table with a column File"),
-            CardDifference::MissingRow { file } => write!(f, "the table lacks {file}"),
-            CardDifference::ExtraRow { line, file } => write!(f, "line {line}: {file} is listed but was not given"),
-            CardDifference::Cell { line, file, column, found: Some(found), expected } => {
-                write!(f, "line {line}: {file}: {column} is {found:?}, expected {expected:?}")
-            }
-            CardDifference::Cell { line, file, column, found: None, expected } => {
-                write!(f, "line {line}: {file}: no column {column}, expected {expected:?}")
-            }
-            CardDifference::Field { key, found: Some(found), expected } => {
-                write!(f, "front matter: {key} is {found:?}, expected {expected:?}")
-            }
-            CardDifference::Field { key, found: None, expected } => {
-                write!(f, "front matter: {key} is missing, expected {expected:?}")
-            }
-        }
-    }
-}
-
-/// Makes the card of models, open ones or those of paths. Several shards of one model are one row. If `hash` is set, hashes are computed
-/// by `threads` threads, by default the parallelism of the machine.
+/// Makes the card of models, open ones or those of paths. Several shards of one model are one row. The front matter is that of the first
+/// complete model.
 ///
 /// # Errors
 /// If a file cannot be read, or the work is cancelled.
 pub fn card<M: IntoModel>(
     models: impl IntoIterator<Item = M>,
-    hash: bool,
-    threads: Option<std::num::NonZeroUsize>,
+    options: &CardOptions,
     progress: &dyn Progress,
 ) -> Result<Card, Error> {
     let real = |model: &Model| model.path().canonicalize().unwrap_or_else(|_| model.path().to_owned());
@@ -161,16 +214,20 @@ pub fn card<M: IntoModel>(
     }
     let models = distinct;
     let files: Vec<&ModelFile> = models.iter().flat_map(Model::files).collect();
-    let hashes: Vec<Option<String>> = match hash {
+    let hashes: Vec<Option<String>> = match options.hash {
         true => {
             let read = |file: &&ModelFile, at, piece: &mut [u8]| file.read_at(at, piece);
-            let hashes = sha256(&files, |file| file.file_bytes(), read, threads, progress)?;
+            let hashes = sha256(&files, |file| file.file_bytes(), read, options.threads, progress)?;
             hashes.into_iter().map(Some).collect()
         }
         false => files.iter().map(|_| None).collect(),
     };
+    let mut urls = match &options.repo {
+        Some(repo) => addresses(repo, &files.iter().map(|file| file.path()).collect::<Vec<_>>()),
+        None => Vec::new(),
+    }
+    .into_iter();
     let mut hashes = hashes.into_iter();
-    let mut fields = None;
     let mut rows = Vec::new();
     for model in &models {
         let heads: Vec<&Gguf<'_>> = model.files().iter().map(ModelFile::gguf).collect();
@@ -180,26 +237,70 @@ pub fn card<M: IntoModel>(
             name: file.path().file_name().map_or(String::new(), |name| safe(&name.to_string_lossy())),
             bytes: file.file_bytes(),
             sha256: hashes.next().flatten(),
+            url: urls.next(),
         };
         let files: Vec<FileRow> = model.files().iter().map(file).collect();
-        fields.get_or_insert_with(|| fields_of(model.gguf()));
+        let kind = RowKind::of(&s);
         rows.push(Row {
+            kind,
             bytes: files.iter().map(|file| file.bytes).sum(),
             files,
             file_type: s.file_type.and_then(|ty| ty.info()).map(|info| info.label().to_owned()),
             bits_per_weight: s.bits_per_weight(),
-            matrix: s.imatrix.as_deref().map(|path| safe(path.rsplit(['/', '\\']).next().unwrap_or(path))),
-            description: shares(&s),
+            quality: s.file_type.filter(|_| kind == RowKind::Model).and_then(quality::of),
+            matrix: s.imatrix.as_deref().map(|path| safe(file_name(path))),
+            description: if kind == RowKind::Matrix { measured(model.gguf()) } else { shares(&s) },
         });
     }
-    let mut fields = fields.unwrap_or_default();
+    let first = rows.iter().position(|row| row.kind == RowKind::Model).unwrap_or(0);
+    let (mut fields, parents) = match models.get(first) {
+        Some(model) => (fields_of(model.gguf(), options), base_models(model.gguf())),
+        None => Default::default(),
+    };
     if rows.iter().any(|row| row.matrix.is_some())
         && let Some((_, Field::List(tags))) = fields.iter_mut().find(|(key, _)| *key == "tags")
         && !tags.iter().any(|tag| tag == "imatrix")
     {
         tags.push("imatrix".to_owned());
     }
-    Ok(Card { rows, fields })
+    rows.sort_by_key(|row| (row.kind, std::cmp::Reverse(row.bytes)));
+    Ok(Card { rows, fields, parents })
+}
+
+/// The addresses of files in a repository, whose root is the deepest common folder of the files.
+fn addresses(repo: &str, files: &[&Path]) -> Vec<String> {
+    let absolute = |path: &&Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let files: Vec<PathBuf> = files.iter().map(absolute).collect();
+    let mut root: &Path = files.first().and_then(|file| file.parent()).unwrap_or(Path::new(""));
+    while !files.iter().all(|file| file.starts_with(root)) {
+        let Some(parent) = root.parent() else { break };
+        root = parent;
+    }
+    let address = |file: &PathBuf| {
+        let names = file.strip_prefix(root).unwrap_or(file).components().filter_map(|part| match part {
+            Component::Normal(name) => Some(percent_encoded(&name.to_string_lossy())),
+            _ => None,
+        });
+        format!("{HUB}{repo}/resolve/main/{}", names.collect::<Vec<_>>().join("/"))
+    };
+    files.iter().map(address).collect()
+}
+
+/// A name as a part of a URL.
+fn percent_encoded(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// The last component of a path with the separators of any system.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// A text for a table or a field: on one line, without terminal control characters or table delimiters.
@@ -219,41 +320,72 @@ fn shares(s: &Summary) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-/// The front matter from the metadata.
-fn fields_of(gguf: &Gguf<'_>) -> Vec<(&'static str, Field)> {
-    let text = |key: &str| {
-        let text = gguf.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty())?;
-        Some(safe(text.trim()))
-    };
-    let list = |key: &str| -> Vec<String> {
-        let array = gguf.get(key).and_then(|value| value.as_array());
-        let texts = array.into_iter().flat_map(|array| array.iter().take(LONGEST));
-        texts.filter_map(|value| value.as_str().and_then(|text| text.to_str().ok()).map(safe)).collect()
-    };
-    let mut fields = Vec::new();
+/// `125 chunks of wiki.txt`: what an importance matrix was measured on.
+fn measured(gguf: &Gguf<'_>) -> String {
+    let texts = texts(gguf, keys::IMATRIX_DATASETS);
+    let names: Vec<&str> = texts.iter().map(|path| file_name(path)).collect();
+    let chunks = gguf.get(keys::IMATRIX_CHUNK_COUNT).and_then(|value| value.get::<u64>().ok());
+    let chunks = chunks.map(|n| format!("{n} chunk{}", if n == 1 { "" } else { "s" }));
+    [chunks, (!names.is_empty()).then(|| names.join(", "))].into_iter().flatten().collect::<Vec<_>>().join(" of ")
+}
+
+/// The texts of an array of the metadata.
+fn texts(gguf: &Gguf<'_>, key: &str) -> Vec<String> {
+    let array = gguf.get(key).and_then(|value| value.as_array());
+    let texts = array.into_iter().flat_map(|array| array.iter().take(LONGEST));
+    texts.filter_map(|value| value.as_str().and_then(|text| text.to_str().ok()).map(safe)).collect()
+}
+
+/// A text of the metadata that is not blank.
+fn text(gguf: &Gguf<'_>, key: &str) -> Option<String> {
+    let text = gguf.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty())?;
+    Some(safe(text.trim()))
+}
+
+/// `ORG/NAME` for an address of a repository on the Hub, and other addresses as they are.
+fn repository(url: &str) -> String {
+    url.strip_prefix(HUB).unwrap_or(url).trim_end_matches('/').to_owned()
+}
+
+/// The base models in the metadata.
+fn base_models(gguf: &Gguf<'_>) -> Vec<String> {
     let count = gguf.get(keys::GENERAL_BASE_MODEL_COUNT).and_then(|value| value.get::<u32>().ok()).unwrap_or(0);
-    let base = (0..count).take(LONGEST).filter_map(|i| {
-        let url = text(&format!("general.base_model.{i}.repo_url"))?;
-        Some(url.strip_prefix("https://huggingface.co/").unwrap_or(&url).to_owned())
-    });
-    let base: Vec<String> = base.collect();
-    if !base.is_empty() {
-        fields.push(("base_model", Field::List(base)));
+    let url = |i| text(gguf, &format!("general.base_model.{i}.repo_url"));
+    (0..count).take(LONGEST).filter_map(|i| Some(repository(&url(i)?))).collect()
+}
+
+/// The front matter from the options and the metadata.
+///
+/// The base models in the metadata are not those of the card: a fine-tune names the model that it was tuned from, but the files of the card are
+/// quantizations of the fine-tune.
+fn fields_of(gguf: &Gguf<'_>, options: &CardOptions) -> Vec<(&'static str, Field)> {
+    let text = |key: &str| text(gguf, key);
+    let mut fields = Vec::new();
+    let source = || {
+        let source = text(keys::GENERAL_SOURCE_REPO_URL)?;
+        // Some files name an owner without a model.
+        Some(repository(&source)).filter(|name| name.split('/').filter(|part| !part.is_empty()).count() == 2)
+    };
+    let base_model = options.base_model.clone().or_else(source);
+    if let Some(base_model) = base_model {
+        fields.push(("base_model", Field::Text(base_model)));
         fields.push(("base_model_relation", Field::Text("quantized".to_owned())));
     }
     for (key, of) in [
         ("license", keys::GENERAL_LICENSE),
         ("license_name", keys::GENERAL_LICENSE_NAME),
         ("license_link", keys::GENERAL_LICENSE_LINK),
-        ("quantized_by", keys::GENERAL_QUANTIZED_BY),
     ] {
         fields.extend(text(of).map(|text| (key, Field::Text(text))));
     }
-    let languages = list(keys::GENERAL_LANGUAGES);
+    let owner = || Some(options.repo.as_ref()?.split('/').next()?.to_owned());
+    let quantized_by = options.quantized_by.clone().or_else(|| text(keys::GENERAL_QUANTIZED_BY)).or_else(owner);
+    fields.extend(quantized_by.map(|text| ("quantized_by", Field::Text(text))));
+    let languages = texts(gguf, keys::GENERAL_LANGUAGES);
     if !languages.is_empty() {
         fields.push(("language", Field::List(languages)));
     }
-    let mut tags = list(keys::GENERAL_TAGS);
+    let mut tags = texts(gguf, keys::GENERAL_TAGS);
     if !tags.iter().any(|tag| tag == "gguf") {
         tags.push("gguf".to_owned());
     }
@@ -261,44 +393,57 @@ fn fields_of(gguf: &Gguf<'_>) -> Vec<(&'static str, Field)> {
     fields
 }
 
-/// The columns of the table.
-const COLUMNS: [&str; 8] = ["File", "Type", "Bits per weight", "Size", "SHA-256", "Split", "Matrix", "Description"];
-
 impl Row {
-    /// The cells of the row. A missing value is an empty cell.
-    fn cells(&self) -> [String; 8] {
+    /// The text of a cell. A missing value is an empty cell.
+    fn cell(&self, column: Column) -> String {
         let size = |bytes: u64| match bytes {
             0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
             1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
             _ => format!("{:.2} GB", bytes as f64 / 1e9),
         };
-        let hashes: Vec<String> =
-            self.files.iter().filter_map(|file| Some(format!("`{}`", file.sha256.as_ref()?))).collect();
-        [
-            self.file_cell(),
-            self.file_type.clone().unwrap_or_default(),
-            self.bits_per_weight.map_or(String::new(), |bits| format!("{bits:.2}")),
-            size(self.bytes),
-            hashes.join("<br>"),
-            if self.files.len() > 1 { format!("{} files", self.files.len()) } else { "no".to_owned() },
-            self.matrix.clone().unwrap_or_else(|| "no".to_owned()),
-            self.description.clone(),
-        ]
-        .map(|cell| cell.replace('|', "\\|"))
+        let lines = |lines: Vec<String>| lines.join("<br>");
+        let cell = match column {
+            Column::File => lines(self.files.iter().map(FileRow::link).collect()),
+            Column::Type => self.file_type.clone().unwrap_or_default(),
+            Column::Bits => self.bits_per_weight.map_or(String::new(), |bits| format!("{bits:.2}")),
+            Column::Size => size(self.bytes),
+            Column::Quality => self.quality.unwrap_or_default().to_owned(),
+            Column::Sha256 => {
+                lines(self.files.iter().filter_map(|file| Some(format!("`{}`", file.sha256.as_ref()?))).collect())
+            }
+            Column::Split if self.files.len() > 1 => format!("{} files", self.files.len()),
+            Column::Split => "no".to_owned(),
+            Column::Matrix => self.matrix.clone().unwrap_or_else(|| "no".to_owned()),
+            Column::Description => self.description.clone(),
+        };
+        cell.replace('|', "\\|")
     }
+}
 
-    /// The name of the file, or of the first shard.
-    fn file_cell(&self) -> String {
-        self.files.first().map_or(String::new(), |file| file.name.clone())
+impl FileRow {
+    /// The name, as a link if the address is known.
+    fn link(&self) -> String {
+        match &self.url {
+            Some(url) => format!("[{}]({url})", self.name),
+            None => self.name.clone(),
+        }
     }
 }
 
 impl Card {
-    /// The table in Markdown, a line for each model.
+    /// The tables in Markdown: that of the models, and one with a heading for each other kind of file.
     pub fn table(&self) -> String {
-        let mut lines = vec![line(&COLUMNS.map(str::to_owned)), line(&COLUMNS.map(|_| "---".to_owned()))];
-        lines.extend(self.rows.iter().map(|row| line(&row.cells())));
-        lines.join("\n") + "\n"
+        let mut sections = Vec::new();
+        for rows in self.rows.chunk_by(|a, b| a.kind == b.kind) {
+            let Some(kind) = rows.first().map(|row| row.kind) else { continue };
+            let columns = kind.columns();
+            let mut lines: Vec<String> = kind.heading().map(|heading| format!("## {heading}\n")).into_iter().collect();
+            lines.push(line(columns.iter().map(|column| column.title().to_owned())));
+            lines.push(line(columns.iter().map(|_| "---".to_owned())));
+            lines.extend(rows.iter().map(|row| line(columns.iter().map(|column| row.cell(*column)))));
+            sections.push(lines.join("\n") + "\n");
+        }
+        sections.join("\n")
     }
 
     /// The front matter in YAML, between lines of dashes.
@@ -317,61 +462,18 @@ impl Card {
         lines.join("\n") + "\n"
     }
 
-    /// The differences between a README and the card; `front_matter` are the fields of the README. Cells without a computed value are not
-    /// compared, additional columns and fields are ignored, and a list may have additional items.
-    pub fn differences(&self, readme: &str, front_matter: &[(String, Vec<String>)]) -> Vec<CardDifference> {
-        let mut found = Vec::new();
-        for (key, field) in &self.fields {
-            let there = front_matter.iter().find(|(other, _)| other == key).map(|(_, texts)| texts);
-            let shown = there.map(|texts| texts.join(", "));
-            let lacking = |texts: &[String]| -> Vec<String> {
-                let has = |text: &&String| there.is_some_and(|there| there.contains(text));
-                texts.iter().filter(|text| !has(text)).cloned().collect()
-            };
-            let expected = match field {
-                Field::Text(text) if there.is_none_or(|there| there != std::slice::from_ref(text)) => text.clone(),
-                Field::List(texts) if !lacking(texts).is_empty() => lacking(texts).join(", "),
-                _ => continue,
-            };
-            found.push(CardDifference::Field { key, found: shown, expected });
-        }
-        let Some(table) = Table::find(readme) else {
-            found.push(CardDifference::NoTable);
-            return found;
-        };
-        for row in &self.rows {
-            let file = row.file_cell();
-            let Some((line, cells)) = table.rows.iter().find(|(_, cells)| table.file(cells) == file) else {
-                found.push(CardDifference::MissingRow { file });
-                continue;
-            };
-            for (column, expected) in COLUMNS.iter().zip(row.cells()).skip(1) {
-                let expected = plain(&expected);
-                if *column == "SHA-256" && expected.is_empty() {
-                    continue;
-                }
-                let cell = table.columns.iter().position(|name| name.eq_ignore_ascii_case(column));
-                let cell = cell.map(|at| cells.get(at).map_or(String::new(), |cell| plain(cell)));
-                if cell.as_ref() != Some(&expected) {
-                    let (line, file) = (*line, file.clone());
-                    found.push(CardDifference::Cell { line, file, column, found: cell, expected });
-                }
-            }
-        }
-        for (line, cells) in &table.rows {
-            let file = table.file(cells);
-            let is_known = |row: &Row| row.files.iter().any(|known| known.name == file);
-            if file.ends_with(".gguf") && !self.rows.iter().any(is_known) {
-                found.push(CardDifference::ExtraRow { line: *line, file });
-            }
-        }
-        found
+    /// The text of a field of the front matter; `None` if it is missing or a list.
+    pub fn field(&self, key: &str) -> Option<&str> {
+        self.fields.iter().find_map(|(other, field)| match field {
+            Field::Text(text) if *other == key => Some(text.as_str()),
+            _ => None,
+        })
     }
 }
 
 /// `| a | b |`
-fn line(cells: &[String]) -> String {
-    format!("| {} |", cells.join(" | "))
+fn line(cells: impl Iterator<Item = String>) -> String {
+    format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// A text as YAML: plain if it is unambiguous, otherwise in double quotes.
@@ -385,75 +487,6 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// The text of a cell without Markdown markup: code, emphasis and links.
-fn plain(cell: &str) -> String {
-    let mut text = cell.trim().replace("\\|", "|").replace(['`', '*'], "");
-    while let Some(start) = text.find('[')
-        && let Some(middle) = text[start..].find("](").map(|at| start + at)
-        && let Some(end) = text[middle..].find(')').map(|at| middle + at)
-    {
-        let label = text[start + 1..middle].to_owned();
-        text.replace_range(start..=end, &label);
-    }
-    text.split("<br>").map(str::trim).collect::<Vec<_>>().join(" ")
-}
-
-/// A table of a README.
-struct Table {
-    columns: Vec<String>,
-    /// The rows with their line numbers, from 1.
-    rows: Vec<(usize, Vec<String>)>,
-}
-
-impl Table {
-    /// The first table with a File column.
-    fn find(readme: &str) -> Option<Table> {
-        let mut lines = (1..).zip(readme.lines()).peekable();
-        while let Some((_, text)) = lines.next() {
-            let Some(columns) = cells(text).filter(|columns| columns.iter().any(|c| is_file(c))) else { continue };
-            let is_rule = |text: &str| text.contains('-') && text.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
-            if !lines.peek().is_some_and(|(_, text)| is_rule(text.trim())) {
-                continue;
-            }
-            lines.next();
-            let rows = lines.map_while(|(number, text)| Some((number, cells(text)?))).collect();
-            return Some(Table { columns: columns.iter().map(|column| plain(column)).collect(), rows });
-        }
-        None
-    }
-
-    /// The file of a row.
-    fn file(&self, cells: &[String]) -> String {
-        let at = self.columns.iter().position(|column| is_file(column));
-        at.and_then(|at| cells.get(at)).map_or(String::new(), |cell| plain(cell))
-    }
-}
-
-fn is_file(column: &str) -> bool {
-    let column = plain(column);
-    column.eq_ignore_ascii_case("File") || column.eq_ignore_ascii_case("Filename")
-}
-
-/// The cells of a table row; `None` for other lines.
-fn cells(text: &str) -> Option<Vec<String>> {
-    let text = text.trim();
-    if !text.contains('|') {
-        return None;
-    }
-    let text = text.strip_prefix('|').unwrap_or(text);
-    let text = text.strip_suffix('|').filter(|text| !text.ends_with('\\')).unwrap_or(text);
-    let mut cells = vec![String::new()];
-    let mut escaped = false;
-    for c in text.chars() {
-        match c {
-            '|' if !escaped => cells.push(String::new()),
-            c => cells.last_mut()?.push(c),
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    Some(cells.iter().map(|cell| cell.trim().to_owned()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,8 +497,11 @@ mod tests {
             name: name.to_owned(),
             bytes: 1_500_000,
             sha256: Some(hash.to_owned()),
+            url: None,
         };
         let row = |files: Vec<FileRow>| Row {
+            kind: RowKind::Model,
+            quality: Some("Good."),
             bytes: files.iter().map(|file| file.bytes).sum(),
             files,
             file_type: Some("Q4_K_M".to_owned()),
@@ -479,6 +515,7 @@ mod tests {
                 ("license", Field::Text("no".to_owned())),
                 ("tags", Field::List(vec!["a b".to_owned(), "gguf".to_owned()])),
             ],
+            parents: Vec::new(),
         }
     }
 
@@ -492,10 +529,10 @@ mod tests {
         let card = example();
         assert_eq!(
             card.table(),
-            "| File | Type | Bits per weight | Size | SHA-256 | Split | Matrix | Description |\n\
-             | --- | --- | --- | --- | --- | --- | --- | --- |\n\
-             | a.gguf | Q4_K_M | 4.86 | 1.5 MB | `01` | no | no | q4_K 80 %, q6_K 20 % |\n\
-             | b-1.gguf | Q4_K_M | 4.86 | 3.0 MB | `02`<br>`03` | 2 files | no | q4_K 80 %, q6_K 20 % |\n"
+            "| File | Type | Bits per weight | Size | Quality | SHA-256 | Split | Matrix | Description |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n\
+             | a.gguf | Q4_K_M | 4.86 | 1.5 MB | Good. | `01` | no | no | q4_K 80 %, q6_K 20 % |\n\
+             | b-1.gguf<br>b-2.gguf | Q4_K_M | 4.86 | 3.0 MB | Good. | `02`<br>`03` | 2 files | no | q4_K 80 %, q6_K 20 % |\n"
         );
         assert_eq!(card.front_matter(), "---\nlicense: \"no\"\ntags:\n- \"a b\"\n- gguf\n---\n");
         for (text, yaml) in [("apache-2.0", "apache-2.0"), ("2024", "\"2024\""), ("a: b", "\"a: b\""), ("", "\"\"")] {
@@ -511,7 +548,8 @@ mod tests {
         // Links, emphasis, additional columns and the order of rows do not matter.
         let linked =
             good.replace("| a.gguf |", "| [**a.gguf**](https://x/a.gguf) |").replace("File |", "File | More |");
-        let linked = linked.replace("a.gguf) |", "a.gguf) | 1 |").replace("| b-1.gguf |", "| b-1.gguf | 2 |");
+        let linked =
+            linked.replace("a.gguf) |", "a.gguf) | 1 |").replace("| b-1.gguf<br>b-2.gguf |", "| b-1.gguf | 2 |");
         let linked = linked.replace("| --- | --- |", "| --- | --- | --- |");
         assert_eq!(card.differences(&linked, &front()), []);
         let first = |readme: &str| {

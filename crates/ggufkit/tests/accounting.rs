@@ -84,7 +84,9 @@ const WORK: &[Work] = &[
         let Ok(model) = Model::open(path) else { return };
         let options = HashOptions::new([Algorithm::Sha256, Algorithm::Content]).threads(THREADS);
         let _ = gguf_edit::hash(model.files(), &options, &());
-        let _ = gguf_edit::card::card([path], true, THREADS, &());
+        let mut options = gguf_edit::card::CardOptions::default();
+        (options.hash, options.threads) = (true, THREADS);
+        let _ = gguf_edit::card::card([path], &options, &());
     }),
     ("diff", 0, |path| {
         let other = path.with_file_name("other.gguf");

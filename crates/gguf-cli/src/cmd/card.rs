@@ -1,46 +1,73 @@
-//! `gguf card`: the table and the front matter of a model card.
+//! `gguf card`: the tables and the front matter of a model card.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_edit::card::{Card, Field, Row, card};
+use gguf_edit::card::{Card, CardOptions, Field, Row, RowKind, card};
+use gguf_format::Gguf;
+use gguf_io::{Model, ModelFile};
+use gguf_model::summary::summary;
 use serde::Serialize;
 
 use super::quantize::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
-use crate::ui::{Ui, grouped, shown_path};
+use crate::ui::{Ui, grouped, safe, shown_path};
 use crate::watch::Watch;
 
 /// Maximum size of a README.
 const MAX_README: u64 = 16 << 20;
 
-/// Print the table of files for a model card, or check a README against the files.
+/// Print the tables of files for a model card, or check a README against the files.
 ///
-/// Each model is one row with its file type, bits per weight, size, SHA-256, number of shards, importance matrix, and
-/// tensor types by share of bytes. All shards of a model are one row. The front matter contains the license, languages,
-/// tags and base model from the metadata of the first model.
+/// Each model is one row with its file type, bits per weight, size, a phrase on quality, SHA-256, number of shards,
+/// importance matrix, and tensor types by share of bytes; the largest is first. All shards of a model are one row.
+/// Encoders of images and sound, adapters and importance matrices have tables of their own.
 ///
-/// With --check, the table and the front matter of a README are compared with the files. Additional columns, fields and
-/// tags are ignored. The exit code is 1 if there are differences.
+/// The front matter contains the license, languages and tags from the metadata of the first model. The base model in the
+/// metadata of a fine-tune is the model that it was tuned from, but that of a quantization is the fine-tune; name it with
+/// --base-model.
+///
+/// With --check, the tables and the front matter of a README are compared with the files. Phrases on quality, and
+/// additional columns, fields and tags, are ignored. The exit code is 1 if there are differences.
+///
+/// A template for --template is any text. {{front_matter}}, {{table}}, {{name}}, {{base_model}}, {{quantized_by}} and
+/// {{repo}} in it are replaced.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf card *.gguf > model-card.md
-  gguf card *.gguf --table            print only the table
+  gguf card *.gguf --base-model Qwen/Qwen3-8B --repo me/Qwen3-8B-GGUF > model-card.md
+  gguf card *.gguf --table            print only the tables
   gguf card *.gguf --check model-card.md")]
 pub struct Args {
-    /// GGUF models; any shard or all shards of split models
+    /// GGUF files; any shard or all shards of split models
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<PathBuf>,
 
-    /// Compare the files with the table and the front matter of this README
+    /// Name the model that was quantized, a repository on the Hub
+    #[arg(long, value_name = "ORG/NAME", value_parser = repository)]
+    base_model: Option<String>,
+
+    /// Link to the files in this repository on the Hub; the common folder of the files is its root
+    #[arg(long, value_name = "ORG/NAME", value_parser = repository)]
+    repo: Option<String>,
+
+    /// Name who quantized the model; by default, general.quantized_by, or the owner of --repo
+    #[arg(long, value_name = "NAME")]
+    quantized_by: Option<String>,
+
+    /// Fill the placeholders of this text, instead of printing the front matter and the tables
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "table", "json"])]
+    template: Option<PathBuf>,
+
+    /// Compare the files with the tables and the front matter of this README
     #[arg(long, value_name = "README")]
     check: Option<PathBuf>,
 
-    /// Print the table without the front matter
+    /// Print the tables without the front matter
     #[arg(long, conflicts_with = "check")]
     table: bool,
 
@@ -67,11 +94,23 @@ impl Args {
             Some(path) => Some((path.as_path(), read_text_of(path, MAX_README, "a README")?)),
             None => None,
         };
+        let template = match &self.template {
+            Some(path) => Some((path.as_path(), read_text_of(path, MAX_README, "a template")?)),
+            None => None,
+        };
         let models = self.models.iter().map(|path| open::model(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut options = CardOptions::default();
+        options.hash = !self.no_hash;
+        options.threads = self.threads;
+        options.base_model.clone_from(&self.base_model);
+        options.repo.clone_from(&self.repo);
+        options.quantized_by.clone_from(&self.quantized_by);
+        let name = name_of(&models);
         let watch = Watch::new(self.quiet);
-        let made = card(models, !self.no_hash, self.threads, &watch);
+        let made = card(models, &options, &watch);
         watch.clear();
         let made = made?;
+        self.warn_of_parents(ui, &made);
         if let Some((path, readme)) = readme {
             return self.compare(ui, &made, path, &readme);
         }
@@ -79,11 +118,72 @@ impl Args {
             json::print(ui, 4, &JsonCard::of(&made))?;
             return Ok(Verdict::Good);
         }
+        if let Some((path, template)) = template {
+            let text =
+                self.fill(&template, &made, name).map_err(|e| Failure::Bad(format!("{}: {e}", path.display())))?;
+            write!(ui.out, "{text}")?;
+            return Ok(Verdict::Good);
+        }
         if !self.table {
             writeln!(ui.out, "{}", made.front_matter())?;
         }
         write!(ui.out, "{}", made.table())?;
         Ok(Verdict::Good)
+    }
+
+    /// Warns if only the base models of the quantized model are known.
+    fn warn_of_parents(&self, ui: &mut Ui, made: &Card) {
+        if self.check.is_some() || made.parents.is_empty() || made.field("base_model").is_some() {
+            return;
+        }
+        let parents = made.parents.join(", ");
+        ui.warning(&format!(
+            "no base_model: the metadata names {parents}, which the quantized model is derived from; name the quantized \
+             model with --base-model ORG/NAME"
+        ));
+    }
+
+    /// Fills the placeholders of a template.
+    fn fill(&self, template: &str, made: &Card, name: Option<String>) -> Result<String, String> {
+        let field = |key| made.field(key).map(str::to_owned);
+        let values = [
+            ("front_matter", Some(made.front_matter().trim_end().to_owned()), ""),
+            ("table", Some(made.table().trim_end().to_owned()), ""),
+            ("name", name, "the first model has no general.name"),
+            ("base_model", field("base_model"), "use --base-model"),
+            ("quantized_by", field("quantized_by"), "use --quantized-by"),
+            ("repo", self.repo.clone(), "use --repo"),
+        ];
+        let mut text = String::new();
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once("{{") {
+            let line = || {
+                1 + template
+                    .len()
+                    .checked_sub(after.len())
+                    .and_then(|at| template.get(..at))
+                    .map_or(0, |t| t.matches('\n').count())
+            };
+            let (placeholder, after) =
+                after.split_once("}}").ok_or_else(|| format!("line {}: {{{{ without }}}}", line()))?;
+            let placeholder = placeholder.trim();
+            let Some((_, value, hint)) = values.iter().find(|(known, ..)| *known == placeholder) else {
+                let known: Vec<&str> = values.iter().map(|(known, ..)| *known).collect();
+                let found = safe(placeholder);
+                return Err(format!(
+                    "line {}: unknown placeholder {{{{{found}}}}}, expected one of {}",
+                    line(),
+                    known.join(", ")
+                ));
+            };
+            let value =
+                value.as_ref().ok_or_else(|| format!("line {}: no value for {{{{{placeholder}}}}}: {hint}", line()))?;
+            text.push_str(before);
+            text.push_str(value);
+            rest = after;
+        }
+        text.push_str(rest);
+        Ok(text)
     }
 
     fn compare(&self, ui: &mut Ui, made: &Card, path: &Path, readme: &str) -> Outcome {
@@ -100,16 +200,42 @@ impl Args {
                 writeln!(ui.out, "{difference}")?;
             }
             if !self.quiet {
-                let models = made.rows.len() as u64;
-                let (models, s) = (grouped(models), if models == 1 { "" } else { "s" });
+                let files = made.rows.len() as u64;
+                let is_model = made.rows.iter().all(|row| row.kind == RowKind::Model);
+                let (models, s) = (
+                    format!("{} {}", grouped(files), if is_model { "model" } else { "file" }),
+                    if files == 1 { "" } else { "s" },
+                );
                 ui.note(&match differences.len() {
-                    0 => format!("{}: good: {models} model{s}", shown_path(path)),
-                    n => format!("{}: bad: {models} model{s}, {} differences", shown_path(path), grouped(n as u64)),
+                    0 => format!("{}: good: {models}{s}", shown_path(path)),
+                    1 => format!("{}: bad: {models}{s}, 1 difference", shown_path(path)),
+                    n => format!("{}: bad: {models}{s}, {} differences", shown_path(path), grouped(n as u64)),
                 });
             }
         }
         Ok(if differences.is_empty() { Verdict::Good } else { Verdict::Bad })
     }
+}
+
+/// Parses the name of a repository on the Hub, also in a URL.
+fn repository(text: &str) -> Result<String, String> {
+    let name = ["https://huggingface.co/", "hf:"].iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
+    let is_part = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    };
+    match name.split_once('/') {
+        Some((owner, model)) if is_part(owner) && is_part(model) => Ok(name.to_owned()),
+        _ => Err("expected ORG/NAME, such as Qwen/Qwen3-8B".to_owned()),
+    }
+}
+
+/// The name in the metadata of the first complete model.
+fn name_of(models: &[Model]) -> Option<String> {
+    models.iter().find_map(|model| {
+        let heads: Vec<&Gguf<'_>> = model.files().iter().map(ModelFile::gguf).collect();
+        let summary = summary(&heads);
+        summary.name.filter(|_| matches!(summary.kind.as_deref(), None | Some("model")))
+    })
 }
 
 #[derive(Serialize)]
@@ -120,10 +246,12 @@ struct JsonCard<'a> {
 
 #[derive(Serialize)]
 struct JsonModel<'a> {
+    kind: &'a str,
     files: Vec<JsonFile<'a>>,
     file_type: Option<&'a str>,
     bits_per_weight: Option<f64>,
     bytes: u64,
+    quality: Option<&'a str>,
     imatrix: Option<&'a str>,
     description: &'a str,
 }
@@ -133,6 +261,7 @@ struct JsonFile<'a> {
     path: json::Text<'a>,
     bytes: u64,
     sha256: Option<&'a str>,
+    url: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -151,10 +280,12 @@ impl<'a> JsonCard<'a> {
         };
         let fields = card.fields.iter().filter_map(|(key, value)| Some(((*key).to_owned(), field(value)?)));
         let model = |row: &'a Row| JsonModel {
+            kind: row.kind.name(),
             files: row.files.iter().map(JsonFile::of).collect(),
             file_type: row.file_type.as_deref(),
             bits_per_weight: row.bits_per_weight,
             bytes: row.bytes,
+            quality: row.quality,
             imatrix: row.matrix.as_deref(),
             description: &row.description,
         };
@@ -164,6 +295,11 @@ impl<'a> JsonCard<'a> {
 
 impl<'a> JsonFile<'a> {
     fn of(file: &'a gguf_edit::card::FileRow) -> JsonFile<'a> {
-        JsonFile { path: json::path(&file.path), bytes: file.bytes, sha256: file.sha256.as_deref() }
+        JsonFile {
+            path: json::path(&file.path),
+            bytes: file.bytes,
+            sha256: file.sha256.as_deref(),
+            url: file.url.as_deref(),
+        }
     }
 }

@@ -406,3 +406,162 @@ fn a_checkpoint_is_published() {
     gguf(["card", "none.gguf"]).exits(2).says(&["none.gguf"]);
     gguf(["card", text(&model), "--check", "none.md"]).exits(2).says(&["none.md"]);
 }
+
+/// A file of this kind without weights, with further keys.
+fn of_kind(path: &Path, kind: &str, arch: &str, more: &[(&str, gguf_format::Value)]) {
+    let mut head = gguf_format::Head::default();
+    head.set("general.type", kind);
+    head.set("general.architecture", arch);
+    for (key, value) in more {
+        head.set(key, value.clone());
+    }
+    fs::write(path, head.encode().unwrap()).unwrap();
+}
+
+/// The front matter is that of the first model, and other files have tables of their own.
+#[test]
+fn cards_have_a_table_of_each_kind_of_file() {
+    let dir = folder();
+    let model = model(dir.path());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    quantize(&[text(&model), &at("q4.gguf"), "Q4_K_M", "-q"]).exits(0);
+    of_kind(&dir.path().join("mmproj.gguf"), "mmproj", "clip", &[("general.file_type", 1u32.into())]);
+    of_kind(&dir.path().join("lora.gguf"), "adapter", "llama", &[]);
+    of_kind(&dir.path().join("old-mmproj.gguf"), "model", "clip", &[]);
+    let datasets = gguf_format::Value::from(vec!["/home/me/secret/wiki.txt".to_owned()]);
+    let chunks = ("imatrix.chunk_count", 1u32.into());
+    of_kind(&dir.path().join("imatrix.gguf"), "imatrix", "", &[("imatrix.datasets", datasets), chunks]);
+    let names = ["imatrix.gguf", "lora.gguf", "mmproj.gguf", "old-mmproj.gguf", "q4.gguf", "in.gguf"];
+    let files: Vec<String> = names.iter().map(|name| at(name)).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let card = gguf([&["card", "-q"], &files[..]].concat()).exits(0).silently().out;
+    assert!(card.starts_with("---\nlicense: other\n"), "{card}");
+    let rows: Vec<&str> = card.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()).collect();
+    let expected = [
+        &["File", "---", "in.gguf", "q4.gguf"][..],
+        &["File", "---", "mmproj.gguf", "old-mmproj.gguf"],
+        &["File", "---", "lora.gguf"],
+        &["File", "---", "imatrix.gguf"],
+    ];
+    assert_eq!(rows, expected.concat(), "{card}");
+    let headings: Vec<&str> = card.lines().filter(|line| line.starts_with("## ")).collect();
+    assert_eq!(headings, ["## Image and audio encoders", "## Adapters", "## Importance matrices"]);
+    assert!(card.contains("1 chunk of wiki.txt |") && !card.contains("secret"), "{card}");
+    assert!(card.contains("| good quality for its size; the usual choice |"), "{card}");
+
+    let readme = at("README.md");
+    fs::write(&readme, &card).unwrap();
+    gguf([&["card", "--check", &readme], &files[..]].concat()).exits(0).says(&["README.md: good: 6 files"]);
+    fs::write(&readme, card.replace("1 chunk of", "2 chunks of")).unwrap();
+    let run = gguf([&["card", "--check", &readme], &files[..]].concat()).exits(1);
+    run.prints(&["imatrix.gguf: Description is \"2 chunks of wiki.txt\", expected \"1 chunk of wiki.txt\""])
+        .says(&["bad: 6 files, 1 difference\n"]);
+    fs::write(&readme, card.replace("| good quality for its size; the usual choice |", "| My favorite. |")).unwrap();
+    gguf([&["card", "--check", &readme], &files[..]].concat()).exits(0);
+
+    // Without a model, the card is that of the first file.
+    let matrix = gguf(["card", &at("imatrix.gguf"), "--json", "-q"]).exits(0).json();
+    assert_eq!(matrix["models"][0]["kind"], "imatrix");
+    assert_eq!(matrix["models"][0]["quality"], serde_json::Value::Null);
+}
+
+/// A fine-tune's base model is not that of its quantizations.
+#[test]
+fn the_base_model_of_a_card_is_the_quantized_model() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = text(&model);
+    let readme = dir.path().join("README.md");
+    let parent = ["general.base_model.count=1", "general.base_model.0.repo_url=https://huggingface.co/Org/Parent"];
+    gguf([&["set", model, "-q"], &parent[..]].concat()).exits(0);
+    let card = gguf(["card", model, "--no-hash", "-q"]).exits(0);
+    assert!(!card.out.contains("base_model"), "{}", card.out);
+    assert!(card.err.contains("the metadata names Org/Parent") && card.err.contains("--base-model ORG/NAME"));
+
+    let card =
+        gguf(["card", model, "--no-hash", "--base-model", "https://huggingface.co/me/Tuned"]).exits(0).silently();
+    assert!(card.out.contains("base_model: me/Tuned\nbase_model_relation: quantized\n"), "{}", card.out);
+    let check = |text: &str, more: &[&str]| {
+        fs::write(&readme, text).unwrap();
+        gguf([&["card", model, "--no-hash", "-q", "--check", readme.to_str().unwrap()], more].concat())
+    };
+    check(&card.out, &[]).exits(0).silently();
+    check(&card.out, &["--base-model", "me/Tuned"]).exits(0);
+    check(&card.out, &["--base-model", "me/Other"]).exits(1).prints(&["base_model is \"me/Tuned\", expected"]);
+    let wrong = card.out.replace("me/Tuned", "Org/Parent");
+    check(&wrong, &[]).exits(1).prints(&["base_model is \"Org/Parent\", the base model of the quantized model"]);
+    // A card of the model itself, not of its quantizations.
+    check(&wrong.replace("quantized\n", "finetune\n"), &[]).exits(0);
+    // The source in the metadata is the quantized model.
+    gguf(["set", model, "general.source.repo_url=https://huggingface.co/me/Tuned/", "-q"]).exits(0);
+    gguf(["card", model, "--no-hash"]).exits(0).silently().prints(&["base_model: me/Tuned\n"]);
+    gguf(["set", model, "general.source.repo_url=https://huggingface.co/me", "-q"]).exits(0);
+    gguf(["card", model, "--no-hash"]).exits(0).says(&["no base_model"]);
+    for bad in ["Tuned", "me/", "a/b/c", "me/a b"] {
+        gguf(["card", model, "--base-model", bad]).exits(2).says(&["expected ORG/NAME"]);
+    }
+}
+
+#[test]
+fn cards_link_to_the_files_in_their_repository() {
+    let dir = folder();
+    let model = model(dir.path());
+    fs::create_dir(dir.path().join("BF16")).unwrap();
+    let shards = dir.path().join("BF16/m");
+    gguf(["split", text(&model), text(&shards), "--max-tensors", "15", "-q"]).exits(0);
+    let odd = dir.path().join("a #1.gguf");
+    fs::rename(&model, &odd).unwrap();
+    let shard = dir.path().join("BF16/m-00002-of-00002.gguf");
+    let args = ["card", text(&odd), text(&shard), "--no-hash", "--repo", "me/Model-GGUF"];
+    let card = gguf(args).exits(0).out;
+    let root = "https://huggingface.co/me/Model-GGUF/resolve/main";
+    let links = format!(
+        "| [m-00001-of-00002.gguf]({root}/BF16/m-00001-of-00002.gguf)<br>[m-00002-of-00002.gguf]({root}/BF16/m-00002-of-00002.gguf) |"
+    );
+    assert!(card.contains(&links), "{card}");
+    assert!(card.contains(&format!("| [a #1.gguf]({root}/a%20%231.gguf) |")), "{card}");
+    assert!(card.contains("\nquantized_by: me\n"), "{card}");
+    let readme = dir.path().join("README.md");
+    fs::write(&readme, &card).unwrap();
+    gguf([&args[..4], &["--check", text(&readme), "--quantized-by", "me"]].concat()).exits(0);
+    let json = gguf([&args[..], &["--json", "--quantized-by", "You"]].concat()).exits(0).json();
+    assert_eq!(json["front_matter"]["quantized_by"], "You");
+    let urls: Vec<&str> = json["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|model| model["files"].as_array().unwrap())
+        .map(|file| file["url"].as_str().unwrap())
+        .collect();
+    assert_eq!(urls.len(), 3);
+    assert!(urls.iter().all(|url| url.starts_with(root)), "{urls:?}");
+}
+
+#[test]
+fn cards_fill_templates() {
+    let dir = folder();
+    let model = model(dir.path());
+    let template = dir.path().join("template.md");
+    let fill = |text: &str, more: &[&str]| {
+        fs::write(&template, text).unwrap();
+        gguf([&["card", model.to_str().unwrap(), "--no-hash", "--template", template.to_str().unwrap()], more].concat())
+    };
+    let run = fill("{{ front_matter }}\n# {{name}} {of} {{repo}}\n{{table}}\n}} end", &["--repo", "me/x"]).exits(0);
+    let card = gguf(["card", text(&model), "--no-hash", "--repo", "me/x"]).exits(0).out;
+    let (front, table) = card.split_once("\n\n").unwrap();
+    assert_eq!(
+        run.out,
+        format!("{front}\n# Glossary {{of}} me/x\n{}\n}} end", table.trim_end()).replace("\n} end", "\n}} end")
+    );
+    for (text, said) in [
+        ("a\n{{tabel}}", "line 2: unknown placeholder {{tabel}}, expected one of front_matter, table, name, "),
+        ("{{base_model}}", "line 1: no value for {{base_model}}: use --base-model"),
+        ("\n\n{{repo", "line 3: {{ without }}"),
+    ] {
+        let run = fill(text, &[]).exits(1);
+        assert_eq!(run.out, "", "{text}");
+        run.says(&[said]);
+    }
+    fill("", &["--table"]).exits(2);
+    fill("", &["--check", "README.md"]).exits(2);
+}
