@@ -3,7 +3,8 @@
 //!
 //! The rule is the regular expression of the current specification (`docs/gguf.md` of the ggml repository, "GGUF Naming Convention"), with
 //! a mandatory base name and size label, as its text requires. Many files follow it only in part, so [`FileName::parse`] also reads those
-//! as well as possible, and [`problems`] lists the deviations.
+//! as well as possible, and [`problems`] lists the deviations. A missing version is not one: most models have none, and llama.cpp's own
+//! converter writes none.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -58,12 +59,12 @@ pub enum NameProblem {
     NoBaseName,
     /// There is no size label such as `7B`.
     NoSizeLabel,
-    /// There is no version such as `v1.0`.
-    NoVersion,
     /// The encoding follows a dot instead of a dash.
     DotBeforeEncoding(String),
     /// The base name or the fine-tune has characters that the convention does not allow there.
     Letters(String),
+    /// The base name or the fine-tune has dots in numbers, which the convention does not allow there but many names have: `Llama-3.1`.
+    Dots(String),
     /// The shard does not have the form `00001-of-00003`, or its number exceeds the count.
     Shard(String),
     /// The parts are not in the order of the convention.
@@ -76,12 +77,14 @@ impl fmt::Display for NameProblem {
             NameProblem::Extension => f.write_str("the file name does not end in .gguf"),
             NameProblem::NoBaseName => f.write_str("the file name has no base name before the size, such as Llama-3"),
             NameProblem::NoSizeLabel => f.write_str("the file name has no size, such as 7B or 8x7B"),
-            NameProblem::NoVersion => f.write_str("the file name has no version, such as v1.0"),
             NameProblem::DotBeforeEncoding(encoding) => {
                 write!(f, "the file name has a dot before the encoding {encoding}, expected a dash")
             }
             NameProblem::Letters(part) => {
                 write!(f, "'{}' in the file name is not made of letters, digits and dashes", part.escape_debug())
+            }
+            NameProblem::Dots(part) => {
+                write!(f, "'{part}' in the file name has a dot in a number, which the convention allows only in sizes and versions")
             }
             NameProblem::Shard(part) => {
                 write!(f, "the shard {part} in the file name is not of the form 00001-of-00003, counted from 1")
@@ -90,6 +93,13 @@ impl fmt::Display for NameProblem {
                 "the parts of the file name are not in the order base name, size, fine-tune, version, encoding, type, shard",
             ),
         }
+    }
+}
+
+impl NameProblem {
+    /// Whether the deviation is so common that the name needs no change.
+    pub fn is_note(&self) -> bool {
+        matches!(self, NameProblem::Dots(_))
     }
 }
 
@@ -199,9 +209,6 @@ pub fn problems(name: &str) -> Vec<NameProblem> {
     if parts.size_label.is_none() {
         found.push(NameProblem::NoSizeLabel);
     }
-    if parts.version.is_none() {
-        found.push(NameProblem::NoVersion);
-    }
     if let Some(encoding) = parts.encoding {
         let unkinded = parts.kind.map_or(unsharded, |kind| unsharded.trim_end_matches(kind).trim_end_matches('-'));
         if unkinded.strip_suffix(encoding).is_some_and(|before| before.ends_with('.')) {
@@ -210,18 +217,29 @@ pub fn problems(name: &str) -> Vec<NameProblem> {
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || c == '-';
     for part in [parts.base_name, parts.fine_tune].into_iter().flatten() {
-        if !part.chars().all(allowed) {
+        if !without_dots(part).chars().all(allowed) {
             found.push(NameProblem::Letters(part.into()));
+        } else if without_dots(part) != part {
+            found.push(NameProblem::Dots(part.into()));
         }
     }
-    if found.is_empty() {
+    if found.iter().all(NameProblem::is_note) && !is_ordered(name, &parts) {
         found.push(NameProblem::Order);
     }
     found
 }
 
-/// A conventional name equivalent to `name`, completed with the size label of the metadata if the name has none; `None` if the file is of
-/// another kind, the size is unknown, or the parts cannot be put into a valid form.
+/// Whether a name has its parts in the order of the convention, and only a version and dots separate it from a name of the convention.
+fn is_ordered(name: &str, parts: &FileName<'_>) -> bool {
+    let base_name = parts.base_name.map(without_dots);
+    let fine_tune = parts.fine_tune.map(without_dots);
+    let version = Some(parts.version());
+    let strict = FileName { base_name: base_name.as_deref(), fine_tune: fine_tune.as_deref(), version, ..*parts };
+    format!("{parts}") == name && FileName::parse_strict(&format!("{strict}")).is_some()
+}
+
+/// A conventional name equivalent to `name`, completed with the size label of the metadata if the name has none. Dots in numbers are kept, and
+/// no version is added. `None` if the file is of another kind, the size is unknown, or the parts cannot be put into a valid form.
 pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
     let stem = strip_extension(name)?;
     let parts = FileName::parse(name);
@@ -240,11 +258,10 @@ pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
         base_name: present(base_name),
         fine_tune: fine_tune.as_deref().and_then(present),
         size_label: parts.size_label.or(size_label),
-        version: Some(parts.version()),
         ..parts
     };
     let name = format!("{suggestion}");
-    FileName::parse_strict(&name).is_some().then_some(name)
+    problems(&name).iter().all(NameProblem::is_note).then_some(name)
 }
 
 /// The parts of a file name from the metadata.
@@ -482,13 +499,28 @@ fn split_encoding(text: &str) -> Option<(&str, &str)> {
     (is_known || looks_so).then_some((text.get(..at)?, encoding))
 }
 
-/// Replaces characters that the convention does not allow in a base name or a fine-tune by dashes.
-fn dashed(text: &str) -> Cow<'_, str> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == ' ';
-    if text.chars().all(allowed) {
+/// Whether the character at a byte is a dot between two digits.
+fn is_dot_of_number(text: &str, at: usize) -> bool {
+    let digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
+    text.as_bytes().get(at) == Some(&b'.') && digit(at.checked_sub(1)) && digit(at.checked_add(1))
+}
+
+/// The text without dots in numbers.
+fn without_dots(text: &str) -> Cow<'_, str> {
+    if !text.contains('.') {
         return Cow::Borrowed(text);
     }
-    let dashes: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    Cow::Owned(text.char_indices().filter(|(at, _)| !is_dot_of_number(text, *at)).map(|(_, c)| c).collect())
+}
+
+/// Replaces characters that the convention does not allow in a base name or a fine-tune by dashes, except for dots in numbers.
+fn dashed(text: &str) -> Cow<'_, str> {
+    let allowed =
+        |(at, c): (usize, char)| c.is_ascii_alphanumeric() || matches!(c, '-' | ' ') || is_dot_of_number(text, at);
+    if text.char_indices().all(allowed) {
+        return Cow::Borrowed(text);
+    }
+    let dashes: String = text.char_indices().map(|(at, c)| if allowed((at, c)) { c } else { '-' }).collect();
     let words: Vec<&str> = dashes.split('-').filter(|word| !word.is_empty()).collect();
     Cow::Owned(words.join("-"))
 }

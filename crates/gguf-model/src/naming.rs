@@ -1,7 +1,7 @@
 //! File names according to the GGUF naming convention, derived from a model's metadata and, if metadata is missing,
 //! from its current name; and the names of new files.
 
-use gguf_format::name::{DEFAULT_VERSION, EXTENSION, FileName, NameSource, size_label, suggestion};
+use gguf_format::name::{self, EXTENSION, FileName, NameProblem, NameSource, size_label, suggestion};
 use gguf_format::shard::ShardName;
 use gguf_format::{Gguf, Str, keys};
 
@@ -57,11 +57,30 @@ pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
         _ if s.n_params == 0 => Some("vocab"),
         _ => None,
     };
-    let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
-    let file_name = format!("{sidecar}{}", source.stem()).replace(is_unfit, "-");
+    let stem = source.stem();
+    let file_name = format!("{}{stem}", sidecar(present.sidecar, s.kind.as_deref(), &stem)).replace(is_unfit, "-");
     // Programs take a name with a leading dash for an option; a leading dot hides the file.
     let file_name = file_name.trim_start_matches(['-', '.']).to_owned() + EXTENSION;
     NewName { name, size, file_type, file_name }
+}
+
+/// The prefix of a file that accompanies a model: that of its present name, or `mmproj-` for encoders, unless the stem starts with it.
+fn sidecar(present: Option<&str>, kind: Option<&str>, stem: &str) -> String {
+    let prefix = present.or((kind == Some("mmproj")).then_some("mmproj")).map(|sidecar| format!("{sidecar}-"));
+    prefix.filter(|prefix| !stem.starts_with(prefix)).unwrap_or_default()
+}
+
+/// The deviations of a file name from the convention; none for the names that [`new_name`] determines, which are those of llama.cpp's
+/// converter, and for importance matrices, to which the convention does not apply.
+pub fn problems(file_name: &str, heads: &[&Gguf<'_>]) -> Vec<NameProblem> {
+    let found = name::problems(file_name);
+    let stem = ShardName::parse(file_name)
+        .map_or_else(|| file_name.to_owned(), |shard| format!("{}{EXTENSION}", shard.prefix));
+    let kind = heads.first().and_then(|head| head.get_as::<&str>(keys::GENERAL_TYPE).ok());
+    match found.is_empty() || kind == Some("imatrix") || new_name(&stem, heads).file_name == stem {
+        true => Vec::new(),
+        false => found,
+    }
 }
 
 /// Whether a character is unsuitable in a file name: path separators and characters without a plain visible form.
@@ -84,7 +103,7 @@ const LONGEST: usize = 255;
 /// head.set("general.size_label", "8x7B");
 /// let bytes = head.encode()?;
 /// let heads = [&Gguf::parse(&bytes)?];
-/// assert_eq!(file_name("download.gguf", &heads).as_deref(), Some("Mixtral-8x7B-v1.0.gguf"));
+/// assert_eq!(file_name("download.gguf", &heads).as_deref(), Some("Mixtral-8x7B.gguf"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
@@ -107,10 +126,60 @@ pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     source.base_name = of_base.base_name;
     source.size_label = of_base.size_label.or(size);
     source.fine_tune = text(keys::GENERAL_FINETUNE).or(of_base.fine_tune).or(present.fine_tune);
-    source.version = version.as_deref().or(of_base.version).or(present.version).or(Some(DEFAULT_VERSION));
+    source.version = version.as_deref().or(of_base.version).or(present.version);
     source.encoding = encoding.or(present.encoding);
     source.kind = if is_adapter { Some("LoRA") } else { present.kind };
     let shard = ShardName::parse(name).map_or(String::new(), |shard| format!("-{}", shard.number));
-    let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
-    suggestion(&format!("{sidecar}{}{shard}{EXTENSION}", source.stem()), size)
+    let stem = source.stem();
+    let sidecar = sidecar(present.sidecar, s.kind.as_deref(), &stem);
+    suggestion(&format!("{sidecar}{stem}{shard}{EXTENSION}"), size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gguf_format::{GgmlType, Head, TensorInfo};
+
+    fn head(texts: &[(&str, &str)]) -> Vec<u8> {
+        let mut head = Head::default();
+        for (key, text) in texts {
+            head.set(key, *text);
+        }
+        head.set(keys::GENERAL_FILE_TYPE, 1u32);
+        head.tensors.push(TensorInfo::new("output.weight", [4096, 32_000], GgmlType::F16));
+        head.encode().unwrap()
+    }
+
+    /// The names of new files, of the converter and of suggestions are the same, and have no deviations.
+    #[test]
+    fn new_names_need_no_change() {
+        let basename = (keys::GENERAL_BASENAME, "Llama-3.1");
+        for (texts, expected) in [
+            (&[(keys::GENERAL_NAME, "My Model")][..], "My-Model-131M-F16.gguf"),
+            (&[basename, (keys::GENERAL_FINETUNE, "Instruct")], "Llama-3.1-131M-Instruct-F16.gguf"),
+            (&[basename, (keys::GENERAL_VERSION, "v1.5")], "Llama-3.1-131M-v1.5-F16.gguf"),
+            (&[basename, (keys::GENERAL_TYPE, "mmproj")], "mmproj-Llama-3.1-131M-F16.gguf"),
+            (&[(keys::GENERAL_NAME, "mmproj Model"), (keys::GENERAL_TYPE, "mmproj")], "mmproj-Model-131M-F16.gguf"),
+        ] {
+            let bytes = head(texts);
+            let heads = [&Gguf::parse(&bytes).unwrap()];
+            for input in ["a.gguf", expected] {
+                assert_eq!(new_name(input, &heads).file_name, expected);
+                assert_eq!(file_name(input, &heads).as_deref(), Some(expected));
+            }
+            assert_eq!(problems(expected, &heads), []);
+            let shard = expected.replace(".gguf", "-00001-of-00002.gguf");
+            assert_eq!(problems(&shard, &heads), []);
+        }
+    }
+
+    #[test]
+    fn odd_names_of_models_are_no_deviation_and_matrices_have_no_names() {
+        let bytes = head(&[(keys::GENERAL_NAME, "my_model")]);
+        let heads = [&Gguf::parse(&bytes).unwrap()];
+        assert_eq!(problems("my_model-131M-F16.gguf", &heads), []);
+        assert_eq!(problems("my_models-131M-F16.gguf", &heads), [NameProblem::Letters("my_models".to_owned())]);
+        let bytes = head(&[(keys::GENERAL_TYPE, "imatrix")]);
+        assert_eq!(problems("imatrix.gguf", &[&Gguf::parse(&bytes).unwrap()]), []);
+    }
 }

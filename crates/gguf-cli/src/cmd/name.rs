@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gguf_format::name::{FileName, problems};
+use gguf_format::name::{FileName, NameProblem};
 use gguf_format::shard::{ShardKeys, ShardName};
 use gguf_format::{Gguf, Str};
-use gguf_model::naming::file_name;
+use gguf_model::naming::{file_name, problems};
 use serde_json::{Map, Value, json};
 
 use crate::cmd::set::lock;
@@ -21,10 +21,13 @@ const LEVELS: usize = 4;
 
 /// Check file names against the GGUF naming convention, and suggest names.
 ///
-/// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, where fine-tune, encoding, type and
-/// shard are optional. Suggestions are derived from the metadata, and from the current name where the metadata lacks a
-/// part. Files are renamed only with --rename; the shards of a model are renamed together. The exit code is 1 if a name
-/// does not follow the convention.
+/// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, where fine-tune, version, encoding,
+/// type and shard are optional. The names that `gguf convert` and `gguf quantize` choose follow it, and it does not apply
+/// to importance matrices. Dots in numbers, as in Llama-3.1-8B, are only noted.
+///
+/// Suggestions are derived from the metadata, and from the current name where the metadata lacks a part. Files are
+/// renamed only with --rename; the shards of a model are renamed together. The exit code is 1 if a name does not follow
+/// the convention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +57,7 @@ struct Judged<'p> {
     path: &'p Path,
     name: &'p str,
     problems: Vec<String>,
+    notes: Vec<String>,
     suggestion: Option<String>,
     renamed: Option<PathBuf>,
 }
@@ -102,8 +106,12 @@ impl Args {
             .ok_or_else(|| Failure::CouldNotRun(format!("{}: the file name is not valid UTF-8", path.display())))?;
         let shards = open_model(ui, path, 0)?;
         let heads: Vec<&Gguf<'_>> = shards.files().iter().map(gguf_io::ModelFile::gguf).collect();
-        let problems: Vec<String> = problems(name).iter().map(ToString::to_string).collect();
-        let suggestion = file_name(name, &heads);
+        let (notes, problems): (Vec<NameProblem>, Vec<NameProblem>) =
+            problems(name, &heads).into_iter().partition(NameProblem::is_note);
+        let [problems, notes] =
+            [problems, notes].map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>());
+        // A name that needs no change gets no other one.
+        let suggestion = if problems.is_empty() { Some(name.to_owned()) } else { file_name(name, &heads) };
         let mut renamed = None;
         if self.rename && !problems.is_empty() {
             let to = suggestion.as_ref().ok_or_else(|| {
@@ -119,7 +127,7 @@ impl Args {
             done.extend(shards.files().iter().map(|file| file.path().to_owned()));
             renamed = Some(to);
         }
-        Ok(Judged { path, name, problems, suggestion, renamed })
+        Ok(Judged { path, name, problems, notes, suggestion, renamed })
     }
 }
 
@@ -197,6 +205,9 @@ fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
         problems => (Style::Red, format!("no: {}", safe(&problems.join("; ")))),
     };
     ui.field("  Standard    ", style, &text)?;
+    for note in &judged.notes {
+        ui.field("  Note        ", Style::Dim, &safe(note))?;
+    }
     let by_metadata = judged.suggestion.as_deref().filter(|s| *s != judged.name);
     if let Some(to) = &judged.renamed {
         let label = ui.paint("  Renamed to  ", Style::Green);
@@ -215,6 +226,7 @@ fn as_json(judged: &Judged<'_>) -> Value {
         "standard": judged.problems.is_empty(),
         "parts": parts.map(|(field, _, part)| (field.to_owned(), part.into_owned().into())).collect::<Map<_, _>>(),
         "problems": judged.problems,
+        "notes": judged.notes,
         "suggestion": judged.suggestion,
         "renamed_to": judged.renamed.as_deref().map(json::path),
     })

@@ -392,7 +392,7 @@ const KINDS: &[Pair] = &[
         "move: name",
         "gguf set m.gguf own.a=A --rewrite",
         "gguf name m.gguf --rename",
-        Then::Moved("m.gguf", "Old-60K-v1.0-F32.gguf", A),
+        Then::Moved("m.gguf", "Old-60K-F32.gguf", A),
     ),
 ];
 

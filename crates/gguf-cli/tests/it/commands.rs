@@ -372,13 +372,11 @@ fn get_prints_values_raw() {
 fn name_judges_and_renames() {
     let dir = folder();
     let file = small(dir.path(), "small.gguf");
-    let good = "Small-32K-v1.0.gguf";
+    let good = "Small-32K.gguf";
     let run = gguf(["name", text(&file)]).exits(1).silently();
     run.prints(&[
         "  Base name   small\n",
-        "  Standard    no: ",
-        "no size",
-        "no version",
+        "no: the file name has no size, such as 7B or 8x7B\n",
         &format!("  Suggestion  {good}\n"),
     ]);
     let json = gguf(["name", "--json", text(&file)]).exits(1).json();

@@ -137,10 +137,26 @@ fn chosen_names_are_no_findings() {
     for entry in fs::read_dir(dir.path()).unwrap() {
         let path = entry.unwrap().path();
         gguf(["check", text(&path)]).exits(0).prints(&["good, no findings"]);
+        gguf(["name", text(&path)]).exits(0).prints(&["  Standard    yes\n"]);
     }
+    let matrix = glossary().join("../imatrix.gguf");
+    let checked = gguf(["check", text(&matrix)]).exits(0);
+    assert!(!checked.out.contains("name."), "{}", checked.out);
+    gguf(["name", text(&matrix)]).exits(0).prints(&["  Standard    yes\n"]);
+    // Dots in numbers need no other name.
+    let dotted = dir.path().join("Gloss-3.1-2.9M-BF16.gguf");
+    fs::copy(&model, &dotted).unwrap();
+    gguf(["check", text(&dotted)])
+        .exits(0)
+        .prints(&["'Gloss-3.1' in the file name has a dot", "hint: no action needed"]);
+    let run = gguf(["name", text(&dotted)])
+        .exits(0)
+        .prints(&["  Standard    yes\n", "  Note        'Gloss-3.1' in the file name has a dot in a number"]);
+    assert!(!run.out.contains("Suggestion"), "{}", run.out);
+    fs::remove_file(&dotted).unwrap();
     let other = dir.path().join("other.gguf");
     fs::rename(&model, &other).unwrap();
-    gguf(["check", text(&other)])
-        .exits(0)
-        .prints(&["rename the file to Glossary-2.9M-v1.0-BF16.gguf; gguf name FILE --rename "]);
+    gguf(["check", text(&other)]).exits(0).prints(&[
+        "if you publish the file, rename it to Glossary-2.9M-BF16.gguf; gguf name FILE --rename does that\n",
+    ]);
 }

@@ -113,7 +113,7 @@ fn paths_stay_on_their_line() {
         assert!(plain.contains("a\\nb\\u{202e}/"), "{line}: {plain:?}");
         assert!(!plain.contains("\nb"), "{line}: {plain:?}");
         if line.contains("rename") {
-            std::fs::rename(odd.join("Small-32K-v1.0.gguf"), &to).unwrap();
+            std::fs::rename(odd.join("Small-32K.gguf"), &to).unwrap();
         }
     }
     // Without a terminal, output is unchanged.

@@ -2,7 +2,7 @@
 
 use gguf_format::check::{At, Report, repeats, shown};
 use gguf_format::keys::{self, FileType};
-use gguf_format::name::{self, FileName, SizeLabel};
+use gguf_format::name::{FileName, NameProblem, SizeLabel};
 use gguf_format::shard::{self, ShardKeys, ShardName, ShardProblem};
 use gguf_format::{GgmlType, Str};
 
@@ -178,23 +178,17 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
             report.add(&NAME_SIZE, At::File, format_args!("{shown_name} says {size}, but there are {n} parameters"));
         }
     }
-    let problems = name::problems(file_name);
-    // The default file name follows llama.cpp's converter and is not an error.
-    let stem =
-        ShardName::parse(file_name).map_or_else(|| file_name.to_owned(), |shard| format!("{}.gguf", shard.prefix));
-    let is_usual = || naming::new_name("", model.shards).file_name == stem;
-    if !problems.is_empty() && !is_usual() {
-        let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let better = match model.kind == FileRole::Model && model.complete {
-            true => naming::file_name(file_name, model.shards),
-            false => None,
-        };
-        let hint = match better {
-            Some(better) => format!("rename the file to {}", shown(Str(better.as_bytes()))),
-            None => NAME_CONVENTION.hint.to_owned(),
-        };
-        let all = all.join("; ");
-        let message = Str(all.as_bytes());
-        report.add_with(&NAME_CONVENTION, At::File, format_args!("{message}"), NAME_CONVENTION.expected, hint);
+    let problems = naming::problems(file_name, model.shards);
+    if problems.is_empty() {
+        return;
     }
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let hint = match naming::file_name(file_name, model.shards) {
+        _ if problems.iter().all(NameProblem::is_note) => "no action needed; many names have such dots".to_owned(),
+        Some(better) => format!("if you publish the file, rename it to {}", shown(Str(better.as_bytes()))),
+        None => "if you publish the file, rename it by these parts".to_owned(),
+    };
+    let all = all.join("; ");
+    let message = Str(all.as_bytes());
+    report.add_with(&NAME_CONVENTION, At::File, format_args!("{message}"), NAME_CONVENTION.expected, hint);
 }

@@ -196,6 +196,6 @@ gguf_format::rules! {
         "a file name whose size agrees with the number of parameters" "rename the file"
         "gguf.md, GGUF Naming Convention";
     NAME_CONVENTION "name.convention" Note
-        "BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf" "rename the file, if it is to be published"
+        "BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf" "if you publish the file, rename it"
         "gguf.md, GGUF Naming Convention";
 }
