@@ -94,13 +94,15 @@ fn normalise(format: Format, counts: &[i64], n_values: u64, first: u64, sums: &m
     }
 }
 
-/// The keys that `llama-quantize` writes about its matrix (`prepare_imatrix` and `main` in `tools/quantize/quantize.cpp`): the given path,
-/// the first text, the number of used entries, and the number of chunks if known. As there, texts are truncated to 127 bytes.
+/// The keys that `llama-quantize` writes about its matrix (`prepare_imatrix` and `main` in `tools/quantize/quantize.cpp`): the matrix,
+/// the first text, the number of used entries, and the number of chunks if known. As there, texts are truncated to 127 bytes. Of paths, only
+/// the file names are written, because folders are private and the output is often published.
 pub fn provenance(path: &str, matrix: &ImatrixFile) -> Vec<(&'static str, Value)> {
     const LONGEST: usize = 127;
     // As there, a text ends at its first NUL.
     let cut = |text: &[u8]| {
         let text = text.split(|&b| b == 0).next().unwrap_or_default();
+        let text = text.rsplit(|b| matches!(b, b'/' | b'\\')).next().unwrap_or_default();
         Value::String(text.get(..LONGEST).unwrap_or(text).to_vec())
     };
     let n_entries = u32::try_from(matrix.n_entries()).unwrap_or(u32::MAX);

@@ -61,7 +61,8 @@ pub struct QuantizeOptions {
     pub overrides: Vec<(String, Value)>,
     /// Allows values of types that are not valid for their keys.
     pub allow_other_types: bool,
-    /// Keys about the origin of the output, especially the importance matrix; see [`provenance`](imatrix::provenance).
+    /// Keys about the origin of the output, especially the importance matrix; see [`provenance`](imatrix::provenance). Overrides of the same
+    /// keys take precedence.
     pub provenance: Vec<(&'static str, Value)>,
 }
 
@@ -417,7 +418,8 @@ fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseType
     for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {
         head.remove(key);
     }
-    let provenance = options.provenance.iter().map(|(key, value)| (*key, value));
+    let is_free = |key: &str| options.overrides.iter().all(|(other, _)| other != key);
+    let provenance = options.provenance.iter().map(|(key, value)| (*key, value)).filter(|(key, _)| is_free(key));
     for (key, value) in options.overrides.iter().map(|(key, value)| (key.as_str(), value)).chain(provenance) {
         head.remove(key);
         head.set(key, value.clone());

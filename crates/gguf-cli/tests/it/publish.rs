@@ -565,3 +565,34 @@ fn cards_fill_templates() {
     fill("", &["--table"]).exits(2);
     fill("", &["--check", "README.md"]).exits(2);
 }
+
+/// Folders are private, so only the name of the matrix is recorded, unless another text is requested.
+#[test]
+fn the_matrix_is_recorded_without_its_folder() {
+    let dir = folder();
+    let secret = dir.path().join("secret");
+    fs::create_dir(&secret).unwrap();
+    let matrix = secret.join("matrix.gguf");
+    fs::copy(glossary().join("../imatrix.gguf"), &matrix).unwrap();
+    let out = dir.path().join("out.gguf");
+    for command in [["quantize", "MODEL", text(&out), "Q4_0"], ["convert", "CHECKPOINT", "--type=Q4_0", "-o"]] {
+        let mut args: Vec<&str> = command.to_vec();
+        let model = dir.path().join("in.gguf");
+        let checkpoint = glossary();
+        if args[0] == "quantize" {
+            gguf(["convert", text(&checkpoint), "-o", text(&model), "-q"]).exits(0);
+            args[1] = text(&model);
+        } else {
+            args[1] = text(&checkpoint);
+            args.push(text(&out));
+        }
+        args.extend(["--imatrix", text(&matrix), "-fq"]);
+        gguf(&args).exits(0);
+        let bytes = fs::read(&out).unwrap();
+        assert!(!bytes.windows(6).any(|word| word == b"secret"), "{args:?}");
+        assert_eq!(gguf(["get", text(&out), "quantize.imatrix.file"]).exits(0).out, "matrix.gguf\n");
+        args.extend(["--override-kv", "quantize.imatrix.file=str:mine.dat"]);
+        gguf(&args).exits(0);
+        assert_eq!(gguf(["get", text(&out), "quantize.imatrix.file"]).exits(0).out, "mine.dat\n");
+    }
+}

@@ -299,6 +299,11 @@ fn what_is_noted_in_the_quantized_file() {
             ("quantize.imatrix.chunks_count", Value::U32(245)),
         ]
     );
+    // Folders are private.
+    let mut paths = open("one-two.gguf").load().unwrap();
+    paths.datasets = vec![b"C:\\Users\\me\\wiki.txt".to_vec()];
+    let kvs = provenance("/home/me/secret/m.gguf", &ImatrixFile::from_bytes(written(&paths)).unwrap());
+    assert_eq!([&kvs[0].1, &kvs[1].1], [&text("m.gguf"), &text("wiki.txt")]);
     let mut old = open("old.dat").load().unwrap();
     (old.chunk_count, old.datasets) = (0, Vec::new());
     assert_eq!(provenance("x", &ImatrixFile::from_bytes(written(&old)).unwrap()).len(), 2);
