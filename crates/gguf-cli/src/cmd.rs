@@ -42,6 +42,7 @@ pub mod show;
 pub mod size;
 pub mod split;
 pub mod swap;
+pub mod templates;
 pub mod unset;
 pub mod upgrade;
 pub mod writing;

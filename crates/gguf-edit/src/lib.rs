@@ -27,6 +27,7 @@ pub mod repair;
 pub mod rewrite;
 pub mod split;
 pub mod stats;
+pub mod templates;
 pub mod text;
 pub mod tokens;
 pub mod typed;

@@ -15,6 +15,7 @@ use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{self, Checked, Range, RangeCheck};
 use super::quantize::{self, Names, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
+use super::templates::ChatTemplates;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = [
         "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "fuse_qkv", "fuse_gate_up_exps", "fp8_as_q8",
         "sentence_transformers_dense_modules", "mistral_format", "disable_mistral_community_chat_template", "big_endian", "threads",
-        "dry_run", "resume", "reserve", "force", "allow_invalid", "check_range", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
+        "dry_run", "resume", "reserve", "chat_template_file", "force", "allow_invalid", "check_range", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
@@ -182,6 +183,9 @@ pub struct Args {
     #[command(flatten)]
     hash: HashOption,
 
+    #[command(flatten)]
+    templates: ChatTemplates,
+
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     quantization: quantize::Options,
@@ -211,6 +215,7 @@ impl Args {
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let types = each_once(types)?;
+        self.templates.read()?;
         // The projector is planned before the model is written.
         let projector = self.projector(ui, dir, &types)?;
         let beside = projector.as_ref().map(|(projector, _, out)| (&projector.plan, out.as_path()));
@@ -320,6 +325,9 @@ impl Args {
         let mut conversion = open::conversion(dir, &options)?;
         if conversion.kind != OutputKind::Model {
             self.refuse_for_parts(conversion.kind, file_type)?;
+        }
+        if conversion.kind == OutputKind::Model {
+            conversion.plan = self.templates.applied(conversion.plan)?;
         }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
@@ -496,6 +504,7 @@ impl Args {
             ("--sentence-transformers-dense-modules", self.sentence_transformers_dense_modules && is_alone),
             ("--mistral-format", self.mistral_format && is_alone),
             ("--disable-mistral-community-chat-template", self.disable_mistral_community_chat_template && is_alone),
+            ("--chat-template-file", !self.templates.is_empty() && is_alone),
             ("--pre", self.pre.is_some() && is_alone),
             ("--metadata", self.metadata.is_some() && kind == OutputKind::Images),
         ];
@@ -549,7 +558,7 @@ impl Args {
 
     fn run_options(&self) -> RunOptions {
         let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
-        options.protect(self.quantization.files())
+        options.protect(self.quantization.files().chain(self.templates.files().map(Path::to_owned)))
     }
 
     /// Quantizes a planned conversion: a plan without the intermediate file.

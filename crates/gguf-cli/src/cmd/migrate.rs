@@ -16,6 +16,7 @@ use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown};
 use super::preflight::JsonDisk;
 use super::quantize;
+use super::templates::ChatTemplates;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
@@ -89,6 +90,9 @@ pub struct Args {
     #[command(flatten)]
     hash: HashOption,
 
+    #[command(flatten)]
+    templates: ChatTemplates,
+
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     answers: given::Given,
@@ -129,6 +133,7 @@ impl Args {
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let out = self.output()?;
+        self.templates.read()?;
         let input = open::legacy(&self.file, self.answers.family())?;
         let mut answers = self.answers.read(&input)?;
         let asked = gguf_legacy::questions(&input, &answers)?;
@@ -143,6 +148,7 @@ impl Args {
         let planned = gguf_legacy::plan(input, &answers, &options, &watch);
         watch.clear();
         let mut migration = planned?;
+        migration.plan = self.templates.applied(migration.plan)?;
         for guess in &migration.guesses {
             ui.note(&format!("guessed {guess}"));
         }
@@ -196,7 +202,7 @@ impl Args {
 
     fn run_options(&self) -> RunOptions {
         let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
-        options.protect(self.quantization.files())
+        options.protect(self.quantization.files().chain(self.templates.files().map(Path::to_owned)))
     }
 
     /// Quantizes the planned migration without writing the intermediate file.

@@ -17,6 +17,7 @@ use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_room;
+use crate::cmd::templates::ChatTemplates;
 use crate::cmd::writing::HashOption;
 use crate::failure::{Failure, Outcome};
 use crate::open;
@@ -126,6 +127,9 @@ pub struct How {
 
     #[command(flatten)]
     hash: HashOption,
+
+    #[command(flatten)]
+    templates: ChatTemplates,
 
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
@@ -254,9 +258,10 @@ impl How {
         list::print(ui, input, gguf_quantize::offers(&draft, matrix.as_ref(), &options), self.json)
     }
 
-    /// A draft that copies the input, with the requested reserved space.
+    /// A draft that copies the input, with the requested chat templates and reserved space.
     fn draft(&self, input: &Path) -> Result<Draft, Failure> {
         let mut draft = Draft::copy_of(open::model(input)?)?;
+        self.templates.apply(&mut draft.head)?;
         if let Some(bytes) = self.reserve {
             gguf_edit::reserve(&mut draft.head, bytes);
         }
@@ -286,7 +291,7 @@ impl How {
             .force(self.force)
             .resume(self.resume)
             .measure(shown != Shown::Path)
-            .protect(self.options.files().chain(recipe))
+            .protect(self.options.files().chain(self.templates.files().map(Path::to_owned)).chain(recipe))
     }
 
     /// Plans the output. The options take precedence over `rules`.

@@ -7,8 +7,8 @@ use gguf_edit::tokens::{Token, special_token, token_types};
 use gguf_edit::typed::{Assignment, check_types, contradicts, edits_of_json, kind_text};
 use gguf_edit::{Edit, EditError};
 use gguf_format::Head;
-use gguf_format::keys::TOKENIZER_CHAT_TEMPLATE;
 
+use super::templates::ChatTemplates;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -36,6 +36,7 @@ Examples:
   gguf set model.gguf llama.context_length=8192 own.rating:f32=4.5
   gguf set model.gguf 'general.tags=[\"chat\", \"small\"]'
   gguf set model.gguf --chat-template-file template.jinja --special-token eos='<|im_end|>'
+  gguf set model.gguf --chat-template-file tool_use=tools.jinja
   gguf set model.gguf --token-type '<|im_end|>=control' --dry-run
   gguf set model.gguf --from metadata.json --output copy.gguf
   gguf set model.gguf --reserve 64K      reserve space for later edits")]
@@ -52,9 +53,8 @@ pub struct Args {
     #[arg(long, value_name = "JSON")]
     from: Option<PathBuf>,
 
-    /// File with the chat template; - for standard input
-    #[arg(long, value_name = "FILE")]
-    chat_template_file: Option<PathBuf>,
+    #[command(flatten)]
+    templates: ChatTemplates,
 
     /// Assign a role to the token with this text: bos, eos, eot, eom, unk, sep, pad, mask, fim_pre and the other fim
     /// roles; repeatable
@@ -99,8 +99,8 @@ fn pair_at_last(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let from = [&self.from, &self.chat_template_file].into_iter().flatten();
-        if from.clone().filter(|path| *path == Path::new("-")).count() > 1 {
+        let from = self.from.iter().map(PathBuf::as_path).chain(self.templates.files());
+        if from.filter(|path| *path == Path::new("-")).count() > 1 {
             return Err(Failure::CouldNotRun("standard input can be read only once; pass a file instead".to_owned()));
         }
         let opened = self.how.open(ui, &self.file)?;
@@ -135,14 +135,10 @@ impl Args {
         for value in &self.values {
             edits.push(value.edit(head)?);
         }
-        if let Some(path) = &self.chat_template_file {
-            let text = String::from_utf8(read(path)?)
-                .map_err(|e| Failure::CouldNotRun(format!("{}: not UTF-8 text: {}", path.display(), e.utf8_error())))?;
-            edits.push(Edit::Set { key: TOKENIZER_CHAT_TEMPLATE.to_owned(), value: text.into() });
-        }
-        // The edits so far may set the vocabulary.
+        // The edits so far may set the vocabulary and the names of templates.
         let mut head = head.clone();
         gguf_edit::apply(&mut head, &edits)?;
+        edits.extend(self.templates.apply(&mut head)?);
         for (role, text) in &self.special_token {
             edits.push(special_token(&head, role, &Token::Text(text.clone()))?);
         }

@@ -164,6 +164,59 @@ fn set_reads_json_and_templates() {
     gguf(["set", text(&file), "--from", "-", "--chat-template-file", "-"]).exits(2).says(&["can be read only once"]);
 }
 
+/// Every command that writes the metadata of a model sets chat templates, with and without names.
+#[test]
+fn chat_templates_are_set_by_every_command() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (main, tools) = (at("main.jinja"), at("a=b.jinja"));
+    fs::write(&main, "{{ main }}\n").unwrap();
+    fs::write(&tools, "{{ tools }}").unwrap();
+    let named = format!("tool-use={tools}");
+    let model = at("m.gguf");
+    let checkpoint = glossary();
+    gguf(["convert", text(&checkpoint), "-q", "-o", &model]).exits(0);
+    let copy = at("copy.gguf");
+    fs::copy(&model, &copy).unwrap();
+    let big = at("big.gguf");
+    gguf(["swap", &model, &big, "-q"]).exits(0);
+    let out = at("out.gguf");
+    let list = at("{ftype}.gguf");
+    let recipe = at("recipe");
+    fs::write(&recipe, "Q4_0\n").unwrap();
+    let commands: &[(&[&str], &[&str])] = &[
+        (&["set", &copy, "-q"], &[&copy]),
+        (&["convert", text(&checkpoint), "-qo", &out], &[&out]),
+        (&["convert", text(&checkpoint), "-qo", &list, "--type", "bf16,Q4_0"], &[&at("bf16.gguf"), &at("q4_0.gguf")]),
+        (&["quantize", &model, &out, "Q4_0", "-qf"], &[&out]),
+        (&["quantize", &model, &list, "Q8_0", "Q5_0", "-q"], &[&at("q8_0.gguf"), &at("q5_0.gguf")]),
+        (&["recipe", "apply", &recipe, &model, &out, "-qf"], &[&out]),
+        (&["migrate", &big, "-o", &out, "-qf"], &[&out]),
+        (&["migrate", &big, "-o", &out, "-qf", "--type", "Q4_0"], &[&out]),
+    ];
+    for (command, outputs) in commands {
+        gguf([command, &["--chat-template-file", &main, "--chat-template-file", &named][..]].concat()).exits(0);
+        for out in *outputs {
+            let get = |key: &str| gguf(["get", out, key]).exits(0).out;
+            assert_eq!(get("tokenizer.chat_template"), "{{ main }}\n\n", "{command:?}");
+            assert_eq!(get("tokenizer.chat_template.tool_use"), "{{ tools }}\n", "{command:?}");
+            assert_eq!(get("tokenizer.chat_templates"), "tool_use\n", "{command:?}");
+            gguf(["check", out]).exits(0);
+        }
+    }
+    // The default name is the main template, a path with another character before the = has no name, and templates are not overwritten.
+    let default = format!("default={tools}");
+    gguf(["set", &copy, "-q", "--chat-template-file", &default]).exits(0);
+    gguf(["get", &copy, "tokenizer.chat_template"]).exits(0).prints(&["{{ tools }}\n"]);
+    gguf(["set", &copy, "-q", "--chat-template-file", &tools]).exits(0);
+    assert_eq!(gguf(["get", &copy, "tokenizer.chat_templates"]).exits(0).out, "tool_use\n");
+    gguf(["quantize", &model, &main, "Q4_0", "-f", "--chat-template-file", &main]).exits(2);
+    assert_eq!(fs::read(&main).unwrap(), b"{{ main }}\n");
+    gguf(["set", &copy, "--chat-template-file", &model]).exits(2).says(&["expected a chat template, found a model"]);
+    gguf(["set", &copy, "--chat-template-file", "x=none"]).exits(2).says(&["none: cannot"]);
+    gguf(["convert", text(&checkpoint), "--list", "--chat-template-file", &main]).exits(2);
+}
+
 #[test]
 fn set_repairs_tokens() {
     let dir = folder();

@@ -318,7 +318,7 @@ fn bad_inputs_have_the_same_code_everywhere() {
         "recipe apply @none @model.gguf @out.gguf",
         "migrate @old.bin -o @out.gguf --config @none",
         "migrate @old.bin -o @out.gguf --tokenizer @none",
-        "migrate @old.bin -o @out.gguf --yes --chat-template @none",
+        "migrate @old.bin -o @out.gguf --yes --chat-template-file @none",
         "imatrix check @matrix.gguf @none",
         "hash @model.gguf --check @none",
         "card @model.gguf --check @none",

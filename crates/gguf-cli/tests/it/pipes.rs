@@ -58,7 +58,8 @@ const COMMANDS: &[&str] = &[
     "migrate P -o OUT",
     "migrate L -o OUT --config P",
     "migrate L -o OUT --tokenizer P",
-    "migrate L -o OUT --chat-template P",
+    "migrate L -o OUT --chat-template-file P",
+    "quantize M OUT Q4_0 --chat-template-file P",
 ];
 
 #[test]

@@ -7,7 +7,6 @@ use gguf_hf::tokenizer::{self, TokenizerOptions};
 use gguf_legacy::{Answers, Family, Generation, Input, Topic};
 use gguf_model::arch;
 
-use super::super::quantize::read_text;
 use crate::failure::Failure;
 
 /// Metadata that the file may lack.
@@ -61,10 +60,6 @@ pub struct Given {
     /// The model's name; by default derived from the file name
     #[arg(long)]
     name: Option<String>,
-
-    /// A file with the chat template
-    #[arg(long, value_name = "FILE")]
-    chat_template: Option<PathBuf>,
 }
 
 fn family(text: &str) -> Result<Family, String> {
@@ -135,8 +130,6 @@ impl Given {
         answers.without_lost_tokens = self.without_lost_tokens;
         answers.name = self.name.clone();
         answers.accept = self.yes;
-        answers.chat_template = self.chat_template.as_deref().map(read_text).transpose()?;
-        answers.files.extend(self.chat_template.clone());
         if let Some(dir) = &self.config {
             let options = gguf_hf::Options::default().vocab_only(true);
             let conversion = gguf_hf::plan(dir, &options)?;
