@@ -26,6 +26,22 @@ pub enum EditError {
     Io(Box<gguf_io::Error>),
     /// A new file cannot be written.
     Pipeline(Box<gguf_pipeline::Error>),
+    /// The value of the key is no array, so it has no elements.
+    NoArray {
+        /// The key.
+        key: String,
+        /// The type of the value.
+        found: KeyType,
+    },
+    /// The array has no element with this index.
+    Element {
+        /// The key of the array.
+        key: String,
+        /// The index.
+        index: u64,
+        /// The length of the array.
+        n_elements: u64,
+    },
     /// An error, with the file.
     At {
         /// The file.
@@ -373,6 +389,12 @@ impl fmt::Display for EditError {
             ),
             EditError::Value { key, kind, found } => {
                 write!(f, "{}: expected a value of type {kind}, found {}", shown(key), shown(found))
+            }
+            EditError::NoArray { key, found } => {
+                write!(f, "{}: expected an array, found {found}", shown(key))
+            }
+            EditError::Element { key, index, n_elements } => {
+                write!(f, "{}: index {index} is out of range; the array has {n_elements} elements", shown(key))
             }
             EditError::TypeChange { key, given, expected } => {
                 write!(f, "{}: expected a value of type {expected}, found {given}", shown(key))

@@ -1,9 +1,10 @@
 //! Edits of the keys and tensor names of a head, and the resulting changes.
 
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{Head, Kv, MAX_KEY, Value};
+use gguf_format::{Array, ArrayRef, Head, Kv, MAX_KEY, Value, ValueRef};
 
 use crate::EditError;
+use crate::typed::kind_of_value;
 
 /// One edit of a head.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,15 @@ pub enum Edit {
         /// The key.
         key: String,
         /// The value.
+        value: Value,
+    },
+    /// Sets an element of an array.
+    SetElement {
+        /// The key of the array.
+        key: String,
+        /// The index, counted from 0.
+        index: u64,
+        /// The value, of the type of the elements.
         value: Value,
     },
     /// Removes all pairs with a key.
@@ -80,7 +90,36 @@ pub enum Change {
     },
 }
 
+/// An element of an array before and after an edit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct ElementChange<'a> {
+    /// The index, counted from 0.
+    pub index: u64,
+    /// The old value.
+    pub before: ValueRef<'a>,
+    /// The new value.
+    pub after: ValueRef<'a>,
+}
+
 impl Change {
+    /// The elements that differ, if an array was replaced by one of the same type and length.
+    pub fn elements(&self) -> impl Iterator<Item = ElementChange<'_>> {
+        let arrays = match self {
+            Change::Changed { before: Value::Array(before), after: Value::Array(after), .. } => {
+                Some((before.as_ref(), after.as_ref()))
+            }
+            _ => None,
+        };
+        let arrays = arrays.filter(|(a, b)| a.elem_type() == b.elem_type() && a.len() == b.len());
+        let elements = arrays.into_iter().flat_map(|(a, b)| (0..).zip(a.iter().zip(b.iter())));
+        elements.filter(|(_, (before, after))| before != after).map(|(index, (before, after))| ElementChange {
+            index,
+            before,
+            after,
+        })
+    }
+
     /// The changed key, under its new name.
     pub fn key(&self) -> Option<&str> {
         match self {
@@ -121,6 +160,15 @@ pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> 
     Ok(changes)
 }
 
+/// The array of a key.
+///
+/// # Errors
+/// If the key is missing or has another value.
+pub(crate) fn array<'a>(head: &'a Head, key: &str) -> Result<ArrayRef<'a>, EditError> {
+    let value = head.get(key).ok_or_else(|| no_key(head, key))?;
+    value.as_array().ok_or_else(|| EditError::NoArray { key: key.to_owned(), found: kind_of_value(value) })
+}
+
 fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
     match edit {
         Edit::Set { key, value } => {
@@ -135,6 +183,22 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
                 Some(before) => Change::Changed { key, before, after: value },
                 None => Change::Added { key, value },
             }])
+        }
+        Edit::SetElement { key, index, value } => {
+            let before = array(head, key)?;
+            let n_elements = before.len();
+            if *index >= n_elements {
+                return Err(EditError::Element { key: key.clone(), index: *index, n_elements });
+            }
+            let mut after = Array::new(before.elem_type());
+            for (i, element) in (0..).zip(before.iter()) {
+                let element = if i == *index { value.as_ref() } else { element };
+                after.push(element).map_err(|_| {
+                    let (given, expected) = (kind_of_value(element), before.elem_type().to_string());
+                    EditError::TypeChange { key: key.clone(), given, expected }
+                })?;
+            }
+            apply_one(head, &Edit::Set { key: key.clone(), value: Value::Array(after) })
         }
         Edit::Unset { key } => {
             let gone: Vec<Change> = head

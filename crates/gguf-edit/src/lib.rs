@@ -34,7 +34,7 @@ pub mod typed;
 
 pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};
 pub use edit_error::EditError;
-pub use edits::{Change, Edit, apply, rename};
+pub use edits::{Change, Edit, ElementChange, apply, rename};
 pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};
 pub use file_hash::file_hashes;

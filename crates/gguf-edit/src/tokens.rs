@@ -10,6 +10,11 @@ use crate::{Edit, EditError};
 const TYPES: [(&str, i32); 6] =
     [("normal", 1), ("unknown", 2), ("control", 3), ("user_defined", 4), ("unused", 5), ("byte", 6)];
 
+/// The name of a type of tokens, such as `control`.
+pub fn token_type_name(id: i32) -> Option<&'static str> {
+    TYPES.iter().find(|(_, known)| *known == id).map(|(name, _)| *name)
+}
+
 /// The known roles of special tokens.
 pub fn roles() -> impl Iterator<Item = &'static str> {
     Role::all().map(Role::name)

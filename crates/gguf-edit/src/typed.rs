@@ -8,9 +8,10 @@ use gguf_format::keys::{self, Fit, GENERAL_ARCHITECTURE, KeyType};
 use gguf_format::{Array, Head, Str, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
+use crate::edits::array;
 use crate::{Edit, EditError};
 
-/// A key and a value as text, with an optional type.
+/// A key, or an element of an array as `KEY[INDEX]`, and a value as text, with an optional type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assignment {
@@ -52,13 +53,21 @@ impl Assignment {
         Ok(Assignment { key: key.to_owned(), kind, text: value.to_owned() })
     }
 
-    /// The edit that sets the key in a head.
+    /// The edit that sets the key in a head, or the element of an array.
     ///
     /// # Errors
-    /// If the type is neither given nor known, or the value does not have the type.
+    /// If the type is neither given nor known, the value does not have the type, or there is no such array.
     pub fn edit(&self, head: &Head) -> Result<Edit, EditError> {
         if self.key == crate::PAD_KEY {
             return Err(EditError::PadKey);
+        }
+        if let Some((key, index)) = element(&self.key).filter(|_| head.get(&self.key).is_none()) {
+            let kind = KeyType::Scalar(array(head, key)?.elem_type());
+            if let Some(given) = self.kind.filter(|given| *given != kind) {
+                return Err(EditError::TypeChange { key: self.key.clone(), given, expected: kind_text(kind) });
+            }
+            let value = value_of_text(&self.key, kind, &self.text)?;
+            return Ok(Edit::SetElement { key: key.to_owned(), index, value });
         }
         let is_list = self.text.trim_start().starts_with('[');
         let kind = match kind_of(&self.key, self.kind, head, is_list) {
@@ -67,6 +76,12 @@ impl Assignment {
         };
         Ok(Edit::Set { key: self.key.clone(), value: value_of_text(&self.key, kind, &self.text)? })
     }
+}
+
+/// Splits `KEY[INDEX]`.
+fn element(text: &str) -> Option<(&str, u64)> {
+    let (key, index) = text.strip_suffix(']')?.rsplit_once('[')?;
+    Some((key, index.parse().ok()?))
 }
 
 /// The edits for a JSON object of keys and values. A value has the form of `serde_json`, or is `null` to remove the key, or an object with

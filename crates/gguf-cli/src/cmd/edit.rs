@@ -9,7 +9,7 @@ use gguf_edit::text::{edits_of, text_of};
 use gguf_format::Head;
 use gguf_io::shown_path;
 
-use crate::cmd::set::How;
+use crate::cmd::set::{Backup, How};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -22,12 +22,15 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf edit model.gguf
+  gguf edit model.gguf --backup undo.json
   EDITOR='code --wait' gguf edit model.gguf
   EDITOR='sed -i s/Llama/Lama/' gguf edit model.gguf --dry-run")]
 pub struct Args {
     /// GGUF file; the first shard of a split model
     file: PathBuf,
+
+    #[command(flatten)]
+    backup: Backup,
 
     #[command(flatten)]
     how: How,
@@ -73,7 +76,7 @@ impl Args {
             return Err(gguf_io::Error::Changed(self.file.clone()).into());
         }
         drop(head);
-        self.how.run(ui, opened, edits)
+        self.how.run(ui, opened, edits, Some(&self.backup))
     }
 }
 

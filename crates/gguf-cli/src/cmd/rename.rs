@@ -55,6 +55,6 @@ impl Args {
             edits.push(edit);
         }
         drop(head);
-        self.how.run(ui, opened, &edits)
+        self.how.run(ui, opened, &edits, None)
     }
 }

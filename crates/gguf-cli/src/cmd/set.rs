@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 mod how;
 
-pub use how::{How, lock, parse_room};
+pub use how::{Backup, How, lock, parse_room};
 
 /// Maximum size of text or JSON input.
 const MAX_TEXT: u64 = 256 << 20;
@@ -36,6 +36,7 @@ Examples:
   gguf set model.gguf llama.context_length=8192 own.rating:f32=4.5
   gguf set model.gguf 'general.tags=[\"chat\", \"small\"]'
   gguf set model.gguf --chat-template-file template.jinja --special-token eos='<|im_end|>'
+  gguf set model.gguf 'tokenizer.ggml.tokens[5]=<|im_end|>' --backup undo.json
   gguf set model.gguf --chat-template-file tool_use=tools.jinja
   gguf set model.gguf --token-type '<|im_end|>=control' --dry-run
   gguf set model.gguf --from metadata.json --output copy.gguf
@@ -44,7 +45,7 @@ pub struct Args {
     /// GGUF file; the first shard of a split model
     file: PathBuf,
 
-    /// Keys and values: KEY=VALUE or KEY:TYPE=VALUE
+    /// Keys and values: KEY=VALUE, KEY:TYPE=VALUE, or KEY[INDEX]=VALUE for an element of an array, counted from 0
     #[arg(value_name = "KEY=VALUE", value_parser = assignment)]
     values: Vec<Assignment>,
 
@@ -76,6 +77,9 @@ pub struct Args {
     /// Allow values of types that llama.cpp does not expect for the key
     #[arg(long)]
     allow_type_change: bool,
+
+    #[command(flatten)]
+    backup: Backup,
 
     #[command(flatten)]
     how: How,
@@ -122,7 +126,7 @@ impl Args {
             }
         }
         drop(head);
-        self.how.run(ui, opened, &edits)
+        self.how.run(ui, opened, &edits, Some(&self.backup))
     }
 
     fn edits(&self, head: &Head) -> Result<Vec<Edit>, Wrong> {

@@ -6,7 +6,7 @@ use gguf_edit::Edit;
 use gguf_format::Str;
 
 use crate::cmd::get::matches;
-use crate::cmd::set::How;
+use crate::cmd::set::{Backup, How};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -27,6 +27,9 @@ pub struct Args {
     /// Keys to remove; * matches any characters and ? one character
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
+
+    #[command(flatten)]
+    backup: Backup,
 
     #[command(flatten)]
     how: How,
@@ -52,6 +55,6 @@ impl Args {
         let mut seen = std::collections::HashSet::new();
         keys.retain(|key| seen.insert(key.clone()));
         let edits: Vec<Edit> = keys.into_iter().map(|key| Edit::Unset { key }).collect();
-        self.how.run(ui, opened, &edits)
+        self.how.run(ui, opened, &edits, Some(&self.backup))
     }
 }

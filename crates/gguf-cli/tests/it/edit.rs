@@ -164,6 +164,108 @@ fn set_reads_json_and_templates() {
     gguf(["set", text(&file), "--from", "-", "--chat-template-file", "-"]).exits(2).says(&["can be read only once"]);
 }
 
+/// One element of an array is set, and changes of arrays are shown by their elements, named by the tokens.
+#[test]
+fn elements_of_arrays_are_set_and_shown() {
+    let dir = folder();
+    let file = dir.path().join("m.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&file)]).exits(0);
+    let file = text(&file);
+    let token = gguf(["get", file, "tokenizer.ggml.tokens", "-n", "275"]).exits(0).out.trim_end().to_owned();
+    let control = format!("{token}=control");
+    let run = gguf(["set", file, "--token-type", &control, "tokenizer.ggml.tokens[5]=<|im_end|>"]).exits(0);
+    assert!(
+        run.err.contains(&format!("tokenizer.ggml.token_type: token 275 {token}: normal -> control\n")),
+        "{}",
+        run.err
+    );
+    assert!(run.err.contains("tokenizer.ggml.tokens: token 5: <0x02> -> <|im_end|>\n"), "{}", run.err);
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.tokens", "-n", "5"]).exits(0).out, "<|im_end|>\n");
+    gguf(["get", file, "tokenizer.ggml.tokens", "--type"]).exits(0).prints(&["string[2048]\n"]);
+    // Several elements of one array, in order.
+    let two = ["tokenizer.ggml.scores[7]=-1.5", "tokenizer.ggml.scores[8]=2", "tokenizer.ggml.scores[7]=3"];
+    gguf([&["set", file, "-q"], &two[..]].concat()).exits(0);
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-n", "7"]).exits(0).out, "3.0\n");
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-n", "8"]).exits(0).out, "2.0\n");
+    let run = gguf(["set", file, "-n", "general.tags[1]=other"]).exits(0).silently();
+    run.prints(&["general.tags, element 1  example  other\n"]);
+    // Many elements are counted.
+    let all: Vec<String> = (0..13).map(|i| format!("tokenizer.ggml.scores[{i}]=9")).collect();
+    let all = gguf(["set", file, "-n", "--json"].into_iter().chain(all.iter().map(String::as_str))).exits(0).json();
+    assert_eq!(all["changes"][0]["elements"][0]["index"], 0);
+    let json = dir.path().join("scores.json");
+    let mut scores: Vec<String> =
+        gguf(["get", file, "tokenizer.ggml.scores"]).exits(0).out.lines().map(str::to_owned).collect();
+    scores[..12].fill("77".to_owned());
+    fs::write(&json, format!("{{\"tokenizer.ggml.scores\": [{}]}}", scores.join(","))).unwrap();
+    gguf(["set", file, "-n", "--from", text(&json)]).exits(0).prints(&["tokenizer.ggml.scores, 2 more elements"]);
+    for (wrong, said) in [
+        ("tokenizer.ggml.tokens[2048]=x", "index 2048 is out of range; the array has 2048 elements"),
+        ("general.name[0]=x", "general.name: expected an array, found string"),
+        ("general.nam[0]=x", "general.nam"),
+        ("tokenizer.ggml.scores[0]=x", "tokenizer.ggml.scores[0]"),
+        ("tokenizer.ggml.scores[0]:u32=1", "expected a value of type f32, found u32"),
+    ] {
+        let run = gguf(["set", file, wrong]);
+        assert!(run.code != 0 && run.err.contains(said), "{wrong}: {}", run.err);
+    }
+}
+
+/// The old values that are saved before an edit undo it.
+#[test]
+fn edits_are_undone_with_their_backup() {
+    let dir = folder();
+    let file = dir.path().join("m.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&file)]).exits(0);
+    let path = text(&file).to_owned();
+    let backup = dir.path().join("my undo.json");
+    let backup = text(&backup);
+    let kvs = || {
+        let mut lines: Vec<String> = gguf(["get", &path, "*"]).exits(0).out.lines().map(str::to_owned).collect();
+        lines.retain(|line| !line.starts_with("ggufkit.pad"));
+        lines.sort();
+        lines
+    };
+    let before = kvs();
+    let edits: &[&[&str]] = &[
+        &[
+            "set",
+            &path,
+            "general.name=New",
+            "own.new:f32=1",
+            "tokenizer.ggml.tokens[5]=x",
+            "tokenizer.ggml.tokens[6]=y",
+        ],
+        &["unset", &path, "general.*"],
+        &["edit", &path],
+    ];
+    for edit in edits {
+        let mut command = program();
+        command
+            .args(*edit)
+            .args(["--backup", backup, "--allow-invalid"])
+            .env("EDITOR", "sed -i 's/Glossary/Words/; /license/d'");
+        let run = command.env_remove("VISUAL").output().unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.success(), "{edit:?}: {said}");
+        assert!(said.ends_with(&format!("to undo: gguf set {path} --from '{backup}'\n")), "{said}");
+        assert_ne!(kvs(), before, "{edit:?}");
+        // A backup is not replaced.
+        gguf(["set", &path, "general.name=Newer", "--backup", backup]).exits(2).says(&["my undo.json: already exists"]);
+        gguf(["set", &path, "--from", backup, "-q"]).exits(0);
+        assert_eq!(kvs(), before, "{edit:?}");
+        fs::remove_file(backup).unwrap();
+    }
+    // Without a change there is nothing to save.
+    gguf(["set", &path, "general.name=Glossary", "--backup", backup]).exits(0);
+    assert!(!std::path::Path::new(backup).exists());
+    gguf(["set", &path, "general.name=N", "--backup", backup, "--dry-run"]).exits(2);
+    gguf(["set", &path, "general.name=N", "--backup", "none/undo.json"])
+        .exits(2)
+        .says(&["none/undo.json: cannot write"]);
+    assert_eq!(kvs(), before);
+}
+
 /// Every command that writes the metadata of a model sets chat templates, with and without names.
 #[test]
 fn chat_templates_are_set_by_every_command() {

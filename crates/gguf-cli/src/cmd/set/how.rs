@@ -5,9 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gguf_edit::{Change, Edit, EditMethod, EditOptions, EditPlan};
+use gguf_edit::tokens::token_type_name;
+use gguf_edit::typed::{kind_of_value, kind_text};
+use gguf_edit::{Change, Edit, EditMethod, EditOptions, EditPlan, ElementChange};
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{Gguf, Str, Value as Kv};
+use gguf_format::keys::{TOKENIZER_GGML_SCORES, TOKENIZER_GGML_TOKEN_TYPE, TOKENIZER_GGML_TOKENS};
+use gguf_format::{Gguf, Str, Value as Kv, ValueRef};
 use gguf_io::ModelFile;
 use gguf_io::in_place::EditLock;
 use serde_json::{Value, json};
@@ -17,7 +20,7 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
 use crate::open;
 use crate::text;
-use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
+use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size, wrap};
 use crate::watch::Watch;
 
 /// Maximum width of a value in a message.
@@ -28,6 +31,48 @@ const MAX_OF_RULE: usize = 3;
 
 /// Number of indented JSON levels.
 const LEVELS: usize = 3;
+
+/// Maximum number of printed elements of a changed array.
+const MAX_ELEMENTS: usize = 10;
+
+/// The option that saves the old values.
+#[derive(Debug, clap::Args)]
+pub struct Backup {
+    /// Before the edit, write the old values of the changed keys to this new file, as JSON for `gguf set --from`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "dry_run"])]
+    backup: Option<PathBuf>,
+}
+
+impl Backup {
+    /// Writes the old values. Keys that the edit adds are null, which removes them.
+    fn write(&self, changes: &[Change]) -> Result<Option<&Path>, Failure> {
+        let Some(path) = self.backup.as_deref().filter(|_| !changes.is_empty()) else { return Ok(None) };
+        let mut old = serde_json::Map::new();
+        for change in changes {
+            let (key, value) = match change {
+                Change::Added { key, .. } => (key, Value::Null),
+                Change::Changed { key, before, .. } | Change::Removed { key, before } => {
+                    let value = serde_json::to_value(Shown { value: before.as_ref(), full: true }).unwrap_or_default();
+                    (key, json!({ "type": kind_text(kind_of_value(before.as_ref())), "value": value }))
+                }
+                _ => continue,
+            };
+            // If a key is changed twice, the first change has the value of the file.
+            if !old.contains_key(key) {
+                old.insert(key.clone(), value);
+            }
+        }
+        let fail = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::exists(path).with_help(Some("choose another name".to_owned()))
+            }
+            _ => Failure::CouldNotRun(format!("{}: cannot write: {e}", path.display())),
+        };
+        let mut file = std::fs::File::create_new(path).map_err(fail)?;
+        writeln!(file, "{:#}", Value::Object(old)).and_then(|()| file.sync_all()).map_err(fail)?;
+        Ok(Some(path))
+    }
+}
 
 /// How a file is edited.
 #[derive(Debug, clap::Args)]
@@ -111,8 +156,8 @@ impl How {
         Ok(())
     }
 
-    /// Applies the edits, or prints the plan.
-    pub fn run(&self, ui: &mut Ui, opened: Opened, edits: &[Edit]) -> Outcome {
+    /// Applies the edits, or prints the plan. Before, the old values are saved if requested.
+    pub fn run(&self, ui: &mut Ui, opened: Opened, edits: &[Edit], backup: Option<&Backup>) -> Outcome {
         if let Some(output) = &self.output {
             crate::cmd::not_stdout("--output", output)?;
         }
@@ -137,6 +182,8 @@ impl How {
         }
         let said = Said::of(&plan);
         let (changes, room) = (plan.changes().to_vec(), plan.room());
+        let lines: Vec<String> = changes.iter().flat_map(|change| lines(change, plan.gguf())).collect();
+        let saved = backup.map_or(Ok(None), |backup| backup.write(&changes))?;
         let watch = Watch::new(self.quiet);
         let way = match (&self.output, opened.lock) {
             (Some(output), _) => plan.write_to(output, self.force, &watch),
@@ -147,10 +194,13 @@ impl How {
         let way = way?;
         let path = self.output.as_deref().unwrap_or(&path);
         if !self.quiet {
-            for change in &changes {
-                ui.note(&format!("  {}", line(change)));
+            for line in lines {
+                ui.note(&format!("  {line}"));
             }
             ui.note(&said.done(way, &changes, room, self.output.is_some()));
+            if let Some(saved) = saved {
+                ui.note(&format!("to undo: gguf set {} --from {}", shell_word(path), shell_word(saved)));
+            }
         }
         match self.json {
             true => json::print(ui, LEVELS, &said.json(path, way, &changes, room, &findings, false))?,
@@ -187,7 +237,9 @@ impl How {
             let after = if renames { Column::name("AFTER") } else { Column::text("AFTER") };
             let mut table = Table::new([Column::name("NAME").styled(Style::Cyan), Column::text("BEFORE"), after]);
             for change in plan.changes() {
-                table.row(cells(change));
+                for row in cells(change, plan.gguf()) {
+                    table.row(row);
+                }
             }
             table.print(ui, 0)?;
             writeln!(ui.out)?;
@@ -286,32 +338,100 @@ fn short(value: &Kv) -> String {
     text::value(value.as_ref(), Some(VALUE))
 }
 
-/// A change as the cells of a table row.
-fn cells(change: &Change) -> Vec<String> {
+/// A path as a word of a command.
+fn shell_word(path: &Path) -> String {
+    let text = shown_path(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "/\\.-_+,:@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// A changed element of an array: what it belongs to, and its values before and after.
+struct Element {
+    name: String,
+    before: String,
+    after: String,
+}
+
+/// The first changed elements of an array, and the number of the others. Those of lists with an element for each token are named by the token.
+fn elements(change: &Change, gguf: &Gguf<'_>, width: usize) -> (Vec<Element>, usize) {
+    let key = change.key().unwrap_or_default();
+    let is_of_tokens = [TOKENIZER_GGML_TOKENS, TOKENIZER_GGML_SCORES, TOKENIZER_GGML_TOKEN_TYPE].contains(&key);
+    let tokens = gguf.get(TOKENIZER_GGML_TOKENS).and_then(|value| value.as_array()).filter(|_| is_of_tokens);
+    let shown = |value: ValueRef<'_>| {
+        let ty = value.get::<i32>().ok().filter(|_| key == TOKENIZER_GGML_TOKEN_TYPE);
+        ty.and_then(token_type_name).map_or_else(|| text::value(value, Some(width)), str::to_owned)
+    };
+    let mut changed = change.elements();
+    let first: Vec<Element> = changed
+        .by_ref()
+        .take(MAX_ELEMENTS)
+        .map(|element| {
+            let token = tokens.and_then(|tokens| tokens.get(element.index)).filter(|_| key != TOKENIZER_GGML_TOKENS);
+            let name = match (is_of_tokens, token) {
+                (true, Some(token)) => format!("token {} {}", element.index, text::value(token, Some(VALUE))),
+                (true, None) => format!("token {}", element.index),
+                (false, _) => format!("element {}", element.index),
+            };
+            Element { name, before: shown(element.before), after: shown(element.after) }
+        })
+        .collect();
+    (first, changed.count())
+}
+
+/// A change as the cells of table rows.
+fn cells(change: &Change, gguf: &Gguf<'_>) -> Vec<Vec<String>> {
     let shown = |name: &str| Str(name.as_bytes()).to_string();
     let full = |value: &Kv| text::value(value.as_ref(), Some(200));
-    match change {
+    let row = match change {
         Change::Added { key, value } => vec![shown(key), "-".to_owned(), full(value)],
-        Change::Changed { key, before, after } => vec![shown(key), full(before), full(after)],
+        Change::Changed { key, before, after } => {
+            let (first, others) = elements(change, gguf, 200);
+            if first.is_empty() {
+                return vec![vec![shown(key), full(before), full(after)]];
+            }
+            let row =
+                |element: Element| vec![format!("{}, {}", shown(key), element.name), element.before, element.after];
+            let others =
+                (others > 0).then(|| vec![format!("{}, {}", shown(key), more(others)), String::new(), String::new()]);
+            return first.into_iter().map(row).chain(others).collect();
+        }
         Change::Removed { key, before } => vec![shown(key), full(before), "-".to_owned()],
         Change::RenamedKey { from, to } | Change::RenamedTensor { from, to } => {
             vec![shown(from), "(name)".to_owned(), shown(to)]
         }
         _ => Vec::new(),
-    }
+    };
+    vec![row]
 }
 
-/// A change as one line.
-fn line(change: &Change) -> String {
+/// `2 more elements`
+fn more(n: usize) -> String {
+    format!("{} more element{}", grouped(n as u64), if n == 1 { "" } else { "s" })
+}
+
+/// A change as lines: one, or one for each changed element of an array.
+fn lines(change: &Change, gguf: &Gguf<'_>) -> Vec<String> {
     let shown = |name: &str| Str(name.as_bytes()).to_string();
-    match change {
+    let line = match change {
         Change::Added { key, value } => format!("{}: {} (new)", shown(key), short(value)),
-        Change::Changed { key, before, after } => format!("{}: {} -> {}", shown(key), short(before), short(after)),
+        Change::Changed { key, before, after } => {
+            let (first, others) = elements(change, gguf, VALUE);
+            if first.is_empty() {
+                return vec![format!("{}: {} -> {}", shown(key), short(before), short(after))];
+            }
+            let line = |e: Element| format!("{}: {}: {} -> {}", shown(key), e.name, e.before, e.after);
+            let others = (others > 0).then(|| format!("{}: {}", shown(key), more(others)));
+            return first.into_iter().map(line).chain(others).collect();
+        }
         Change::Removed { key, before } => format!("{}: {} (removed)", shown(key), short(before)),
         Change::RenamedKey { from, to } => format!("{} is now {}", shown(from), shown(to)),
         Change::RenamedTensor { from, to } => format!("tensor {} is now {}", shown(from), shown(to)),
         _ => String::new(),
-    }
+    };
+    vec![line]
 }
 
 /// Describes a plan, before and after it is run.
@@ -420,10 +540,21 @@ fn change_json(change: &Change) -> Value {
         Change::Added { key, value } => {
             json!({ "change": "add", "key": key, "type": ty(value), "after": shown(value) })
         }
-        Change::Changed { key, before, after } => json!({
-            "change": "set", "key": key, "type_before": ty(before), "before": shown(before),
-            "type": ty(after), "after": shown(after),
-        }),
+        Change::Changed { key, before, after } => {
+            let element = |element: ElementChange<'_>| {
+                let [before, after] = [element.before, element.after].map(|value| Shown { value, full: true });
+                json!({ "index": element.index, "before": before, "after": after })
+            };
+            let mut change_json = json!({
+                "change": "set", "key": key, "type_before": ty(before), "before": shown(before),
+                "type": ty(after), "after": shown(after),
+            });
+            let elements: Vec<Value> = change.elements().map(element).collect();
+            if !elements.is_empty() {
+                change_json["elements"] = elements.into();
+            }
+            change_json
+        }
         Change::Removed { key, before } => {
             json!({ "change": "remove", "key": key, "type_before": ty(before), "before": shown(before) })
         }
