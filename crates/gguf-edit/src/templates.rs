@@ -13,8 +13,10 @@ use crate::Edit;
 /// use gguf_format::Head;
 ///
 /// let mut head = Head::default();
-/// gguf_edit::apply(&mut head, &chat_template(&head, None, "{{ messages }}"))?;
-/// gguf_edit::apply(&mut head, &chat_template(&head, Some("tool-use"), "{{ tools }}"))?;
+/// for (name, text) in [(None, "{{ messages }}"), (Some("tool-use"), "{{ tools }}")] {
+///     let edits = chat_template(&head, name, text);
+///     gguf_edit::apply(&mut head, &edits)?;
+/// }
 /// let text = |key| head.get(key).and_then(|value| value.get::<&str>().ok());
 /// assert_eq!(text("tokenizer.chat_template"), Some("{{ messages }}"));
 /// assert_eq!(text("tokenizer.chat_template.tool_use"), Some("{{ tools }}"));
