@@ -335,23 +335,50 @@ impl Checkpoint {
     }
 }
 
+/// The data of a tensor.
+enum Data<'a> {
+    /// Rearranged bytes.
+    Viewed(&'a View),
+    /// The bytes at an offset of a file.
+    At(&'a Part, u64),
+}
+
+impl Checkpoint {
+    /// The bytes of a tensor from `offset`.
+    fn find(&self, index: usize, offset: u64, len: usize) -> Result<Data<'_>, PipelineError> {
+        let place =
+            self.places.get(index).copied().unwrap_or(DataPlace { part: usize::MAX, offset: 0, bytes: 0, view: None });
+        let part = self.parts.get(place.part);
+        let end = offset.checked_add(len as u64).filter(|end| *end <= place.bytes);
+        let (Some(part), Some(_)) = (part, end) else {
+            let tensor = self.tensors.get(index).map_or_else(|| format!("number {index}"), |t| t.name.clone());
+            return Err(PipelineError::OutOfTensor { tensor, bytes: place.bytes });
+        };
+        Ok(match place.view.and_then(|view| self.views.get(view)) {
+            Some(view) => Data::Viewed(view),
+            None => Data::At(part, place.offset + offset),
+        })
+    }
+}
+
 impl Source for Checkpoint {
     fn versions(&self) -> Vec<SourceVersion> {
         self.parts.iter().filter_map(|part| SourceVersion::of(&part.path, &*part.source)).collect()
     }
 
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
-        let place =
-            self.places.get(index).copied().unwrap_or(DataPlace { part: usize::MAX, offset: 0, bytes: 0, view: None });
-        let part = self.parts.get(place.part);
-        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= place.bytes);
-        let (Some(part), Some(_)) = (part, end) else {
-            let tensor = self.tensors.get(index).map_or_else(|| format!("number {index}"), |t| t.name.clone());
-            return Err(PipelineError::OutOfTensor { tensor, bytes: place.bytes });
-        };
-        match place.view.and_then(|view| self.views.get(view)) {
-            Some(view) => view.read(&self.parts, offset, buffer),
-            None => part.read(place.offset + offset, buffer),
+        match self.find(index, offset, buffer.len())? {
+            Data::Viewed(view) => view.read(&self.parts, offset, buffer),
+            Data::At(part, at) => part.read(at, buffer),
+        }
+    }
+
+    fn read_vec(&self, index: usize, offset: u64, buffer: &mut Vec<u8>) -> Result<(), PipelineError> {
+        match self.find(index, offset, buffer.len())? {
+            Data::Viewed(view) => view.read(&self.parts, offset, buffer),
+            Data::At(part, at) => {
+                part.source.read_vec_at(at, buffer).map_err(|e| PipelineError::io("read", &part.path, e))
+            }
         }
     }
 

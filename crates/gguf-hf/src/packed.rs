@@ -227,6 +227,14 @@ impl Source for Weights {
         }
     }
 
+    fn read_vec(&self, index: usize, offset: u64, buffer: &mut Vec<u8>) -> Result<(), PipelineError> {
+        let is_replaced = self.replaced.as_ref().is_some_and(|(replaced, _)| *replaced == index);
+        match self.forms.get(index) {
+            Some(Form::Stored(index)) if !is_replaced => self.checkpoint.read_vec(*index, offset, buffer),
+            _ => self.read(index, offset, buffer),
+        }
+    }
+
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
             return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });

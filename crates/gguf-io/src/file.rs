@@ -266,6 +266,15 @@ impl ModelFile {
         pos.and_then(|pos| self.source.read_exact_at(pos, buf)).map_err(Error::io(&self.path, "read"))
     }
 
+    /// As [`read_at`](ModelFile::read_at), for a vector; see [`ReadAt::read_vec_at`].
+    ///
+    /// # Errors
+    /// As for [`read_at`](ModelFile::read_at).
+    pub fn read_vec_at(&self, offset: u64, buf: &mut Vec<u8>) -> Result<(), Error> {
+        let pos = self.start.checked_add(offset).ok_or(io::ErrorKind::UnexpectedEof.into());
+        pos.and_then(|pos| self.source.read_vec_at(pos, buf)).map_err(Error::io(&self.path, "read"))
+    }
+
     /// The `n` bytes at `offset`, from the start of the GGUF, if the source is in memory and long enough.
     pub(crate) fn bytes_at(&self, offset: u64, n: u64) -> Option<&[u8]> {
         let start = usize::try_from(self.start.checked_add(offset)?).ok()?;

@@ -55,6 +55,15 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// unspecified.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Fills a vector with the bytes at `offset`, as [`read_exact_at`](ReadAt::read_exact_at) does, which is the default. A source that has just
+    /// these bytes in a vector of its own may exchange the two instead of copying the bytes. The length stays the same.
+    ///
+    /// # Errors
+    /// As for [`read_exact_at`](ReadAt::read_exact_at).
+    fn read_vec_at(&self, offset: u64, buf: &mut Vec<u8>) -> io::Result<()> {
+        self.read_exact_at(offset, buf)
+    }
+
     /// A stream of the bytes from `offset` to the end, for readers that do not know the required length, such as that of the head. By
     /// default every read of the stream calls [`read_exact_at`](ReadAt::read_exact_at). A remote source should use a single request that
     /// ends when the stream is dropped.
@@ -210,6 +219,11 @@ macro_rules! forward {
             fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
                 let $this = self;
                 $inner.read_exact_at(offset, buf)
+            }
+
+            fn read_vec_at(&self, offset: u64, buf: &mut Vec<u8>) -> io::Result<()> {
+                let $this = self;
+                $inner.read_vec_at(offset, buf)
             }
 
             fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {

@@ -72,23 +72,51 @@ impl GgufSource {
     }
 }
 
-impl Source for GgufSource {
-    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let tensor = self.tensor(index);
-        let name = || match &tensor {
-            Some(tensor) => String::from_utf8_lossy(tensor.name().as_bytes()).into_owned(),
-            None => format!("number {index}"),
-        };
-        let stored = self.stored(index);
-        let whole = stored.filter(|s| offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= s.bytes));
-        let Some((Stored { file, start, .. }, found)) = whole.zip(tensor.as_ref()) else {
-            return Err(Error::OutOfTensor { tensor: name(), bytes: stored.map_or(0, |s| s.bytes) });
-        };
-        file.read_at(start + offset, buffer).map_err(Error::input)?;
-        if file.gguf().dialect().order == ByteOrder::Big {
-            swap_blocks(found.ty(), buffer).map_err(|_| Error::NoCodec { tensor: name() })?;
+/// A range of a tensor's data.
+struct Found<'a> {
+    tensor: Tensor<'a>,
+    /// The offset in the tensor's file.
+    at: u64,
+}
+
+impl Found<'_> {
+    /// Turns the data into little-endian byte order, after it was read.
+    fn finish(&self, buffer: &mut [u8]) -> Result<(), Error> {
+        if self.tensor.file().gguf().dialect().order == ByteOrder::Big {
+            let refused = |_| Error::NoCodec { tensor: self.tensor.name().to_string() };
+            swap_blocks(self.tensor.ty(), buffer).map_err(refused)?;
         }
         Ok(())
+    }
+}
+
+impl GgufSource {
+    /// The bytes of a tensor from `offset`.
+    fn find(&self, index: usize, offset: u64, len: usize) -> Result<Found<'_>, Error> {
+        let tensor = self.tensor(index);
+        let stored = self.stored(index);
+        let whole = stored.filter(|s| offset.checked_add(len as u64).is_some_and(|end| end <= s.bytes));
+        match (whole, tensor) {
+            (Some(stored), Some(tensor)) => Ok(Found { tensor, at: stored.start + offset }),
+            (_, tensor) => {
+                let name = tensor.map_or_else(|| format!("number {index}"), |tensor| tensor.name().to_string());
+                Err(Error::OutOfTensor { tensor: name, bytes: stored.map_or(0, |s| s.bytes) })
+            }
+        }
+    }
+}
+
+impl Source for GgufSource {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let found = self.find(index, offset, buffer.len())?;
+        found.tensor.file().read_at(found.at, buffer).map_err(Error::input)?;
+        found.finish(buffer)
+    }
+
+    fn read_vec(&self, index: usize, offset: u64, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        let found = self.find(index, offset, buffer.len())?;
+        found.tensor.file().read_vec_at(found.at, buffer).map_err(Error::input)?;
+        found.finish(buffer)
     }
 
     fn stored(&self, index: usize) -> Option<Stored<'_>> {

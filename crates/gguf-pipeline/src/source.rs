@@ -42,6 +42,15 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// [`Error::OutOfTensor`] if the tensor has fewer bytes, and errors of the system.
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
 
+    /// As [`read`](Source::read), which is the default, for a vector. A source may exchange it for one that has the bytes, of the same length;
+    /// see [`ReadAt::read_vec_at`](gguf_io::ReadAt::read_vec_at).
+    ///
+    /// # Errors
+    /// As for [`read`](Source::read).
+    fn read_vec(&self, index: usize, offset: u64, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        self.read(index, offset, buffer)
+    }
+
     /// The place of tensor `index` in a GGUF file; `None`, which is the default, if it is not in one. A tensor that changes neither type
     /// nor byte order is then copied between files.
     fn stored(&self, _index: usize) -> Option<Stored<'_>> {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use crate::budget::{Budget, Segmented, State, lock};
 use crate::client::Client;
 
-/// The length of a segment of planned reads.
-const SEGMENT: u64 = 2 << 20;
+/// The longest segment of planned reads. Those of a run are not longer, so that each is in one segment.
+const SEGMENT: u64 = 4 << 20;
 
 /// Gaps between planned reads that are fetched with them, such as padding.
 const GAP: u64 = 4 << 10;
@@ -106,7 +106,7 @@ impl<I: Iterator<Item = (PathBuf, Range<u64>)>> Planned<I> {
     }
 }
 
-/// Joins planned reads that follow each other in a file, up to the length of a segment, and divides longer ones.
+/// Joins planned reads that follow each other in a file, as long as they fit into a segment, and divides longer ones.
 struct Joined<I> {
     reads: I,
     next: Option<(PathBuf, Range<u64>)>,
@@ -120,7 +120,7 @@ impl<I: Iterator<Item = (PathBuf, Range<u64>)>> Iterator for Joined<I> {
         while range.end.saturating_sub(range.start) < SEGMENT {
             let Some(after) = self.reads.next() else { break };
             let follows = after.0 == name && after.1.start >= range.end && after.1.start - range.end <= GAP;
-            if !follows {
+            if !follows || after.1.end.saturating_sub(range.start) > SEGMENT {
                 self.next = Some(after);
                 break;
             }
@@ -152,6 +152,9 @@ mod tests {
             read("a", 10_000..10_000 + SEGMENT * 2 + 5),
             read("a", 10_000 + SEGMENT * 2 + 5..10_000 + SEGMENT * 2 + 7),
             read("a", 5..6),
+            // Not in one segment with the next.
+            read("c", 0..10),
+            read("c", 10..10 + SEGMENT),
         ];
         let joined: Vec<_> = Joined { reads: reads.into_iter(), next: None }.collect();
         let long = 10_000;
@@ -163,6 +166,8 @@ mod tests {
             read("a", long + SEGMENT..long + SEGMENT * 2),
             read("a", long + SEGMENT * 2..long + SEGMENT * 2 + 7),
             read("a", 5..6),
+            read("c", 0..10),
+            read("c", 10..10 + SEGMENT),
         ];
         assert_eq!(joined, expected);
     }

@@ -58,6 +58,13 @@ pub(crate) struct Buffer {
     spare: Arc<Spare>,
 }
 
+impl Buffer {
+    /// Exchanges the bytes for a vector, whose memory is used for other segments.
+    pub(crate) fn exchange(&mut self, other: &mut Vec<u8>) {
+        std::mem::swap(&mut self.bytes, other);
+    }
+}
+
 /// Memory that is not in use.
 type Spare = Mutex<Vec<Vec<u8>>>;
 

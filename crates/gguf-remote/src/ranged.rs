@@ -3,9 +3,9 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::budget::{Budget, Segmented, Segments, State, lock};
+use crate::budget::{Budget, Buffer, Segmented, Segments, State, lock};
 use crate::error::{Error, Problem};
 use crate::sum::Sum;
 
@@ -30,6 +30,14 @@ pub(crate) trait Fetch: Send + Sync {
 
     /// The URL for messages.
     fn url(&self) -> String;
+}
+
+/// What is in memory of a byte.
+enum Arrived<'a> {
+    /// Its segment.
+    Segment { segments: MutexGuard<'a, Segments>, start: u64, bytes: Arc<Buffer> },
+    /// Nothing; the next segment starts at `next`.
+    None { next: u64 },
 }
 
 /// A file whose bytes are fetched in ranges.
@@ -107,17 +115,16 @@ impl<F: Fetch> Ranged<F> {
         }
     }
 
-    /// Copies bytes of a segment that has the first one, and waits if it is on its way. Otherwise returns the number of bytes before the
-    /// next segment.
-    fn copy(&self, at: u64, buf: &mut [u8]) -> Result<Result<usize, usize>, Error> {
+    /// The segment that has a byte, when it has arrived.
+    fn arrived(&self, at: u64) -> Result<Arrived<'_>, Error> {
         let mut segments = lock(&self.segments);
         loop {
             let Some((&start, segment)) = segments.range_mut(..=at).next_back().filter(|(s, g)| **s + g.len > at)
             else {
                 let next = segments.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
-                return Ok(Err(usize::try_from(next - at).unwrap_or(usize::MAX).min(buf.len())));
+                return Ok(Arrived::None { next });
             };
-            let bytes = match &segment.state {
+            match &segment.state {
                 State::Planned => {
                     segment.state = State::Coming;
                     let range = start..start + segment.len;
@@ -125,12 +132,8 @@ impl<F: Fetch> Ranged<F> {
                     self.budget.take_now(range.end - range.start);
                     self.fill(&range);
                     segments = lock(&self.segments);
-                    continue;
                 }
-                State::Coming => {
-                    segments = self.arrived.wait(segments).unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
+                State::Coming => segments = self.arrived.wait(segments).unwrap_or_else(PoisonError::into_inner),
                 State::Failed(e) => {
                     let (e, len) = (e.clone(), segment.len);
                     segments.remove(&start);
@@ -138,26 +141,61 @@ impl<F: Fetch> Ranged<F> {
                     self.budget.release(len);
                     return Err(e);
                 }
-                State::Here(bytes) => Arc::clone(bytes),
-            };
-            let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
-            let n = from.len().min(buf.len());
-            segment.left = segment.left.saturating_sub(n as u64);
-            let finished = (segment.left == 0).then_some(segment.len);
-            if finished.is_some() {
-                segments.remove(&start);
+                State::Here(bytes) => {
+                    let bytes = Arc::clone(bytes);
+                    return Ok(Arrived::Segment { segments, start, bytes });
+                }
             }
-            // Other threads do not wait for the copy.
-            drop(segments);
-            if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
-                to.copy_from_slice(from);
-            }
-            if let Some(len) = finished {
-                drop(bytes);
-                self.budget.release(len);
-            }
-            return Ok(Ok(n));
         }
+    }
+
+    /// Copies bytes of a segment that has the first one, and waits if it is on its way. Otherwise returns the number of bytes before the
+    /// next segment.
+    fn copy(&self, at: u64, buf: &mut [u8]) -> Result<Result<usize, usize>, Error> {
+        let (mut segments, start, bytes) = match self.arrived(at)? {
+            Arrived::Segment { segments, start, bytes } => (segments, start, bytes),
+            Arrived::None { next } => {
+                return Ok(Err(usize::try_from(next - at).unwrap_or(usize::MAX).min(buf.len())));
+            }
+        };
+        let from = usize::try_from(at - start).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
+        let n = from.len().min(buf.len());
+        let is_finished = segments.get_mut(&start).is_some_and(|segment| {
+            segment.left = segment.left.saturating_sub(n as u64);
+            segment.left == 0
+        });
+        if is_finished {
+            segments.remove(&start);
+        }
+        // Other threads do not wait for the copy.
+        drop(segments);
+        if let (Some(to), Some(from)) = (buf.get_mut(..n), from.get(..n)) {
+            to.copy_from_slice(from);
+        }
+        if is_finished {
+            let len = bytes.len() as u64;
+            drop(bytes);
+            self.budget.release(len);
+        }
+        Ok(Ok(n))
+    }
+
+    /// Exchanges a vector for the bytes of the segment that has just the bytes to read; returns whether there was one.
+    fn exchange(&self, at: u64, buf: &mut Vec<u8>) -> Result<bool, Error> {
+        let Arrived::Segment { mut segments, start, bytes } = self.arrived(at)? else { return Ok(false) };
+        if start != at || bytes.len() != buf.len() {
+            return Ok(false);
+        }
+        segments.remove(&start);
+        drop(segments);
+        let len = bytes.len() as u64;
+        match Arc::try_unwrap(bytes) {
+            Ok(mut bytes) => bytes.exchange(buf),
+            // Another thread reads it, or it waits to be hashed.
+            Err(bytes) => buf.copy_from_slice(&bytes),
+        }
+        self.budget.release(len);
+        Ok(true)
     }
 
     /// Reads bytes that are in no segment.
@@ -201,8 +239,25 @@ impl<F: Fetch> Ranged<F> {
         })
     }
 
+    /// See [`ReadAt::read_exact_at`](gguf_io::ReadAt::read_exact_at).
+    pub(crate) fn read_exact_at(&self, at: u64, buf: &mut [u8], length: u64) -> io::Result<()> {
+        if at.checked_add(buf.len() as u64).is_none_or(|end| end > length) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.read(at, buf, length).map_err(|e| self.io(e))
+    }
+
+    /// See [`ReadAt::read_vec_at`](gguf_io::ReadAt::read_vec_at).
+    pub(crate) fn read_vec_at(&self, at: u64, buf: &mut Vec<u8>, length: u64) -> io::Result<()> {
+        match self.exchange(at, buf) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.read_exact_at(at, buf, length),
+            Err(e) => Err(self.io(e)),
+        }
+    }
+
     /// Reads bytes within the file.
-    pub(crate) fn read(&self, mut at: u64, mut buf: &mut [u8], length: u64) -> Result<(), Error> {
+    fn read(&self, mut at: u64, mut buf: &mut [u8], length: u64) -> Result<(), Error> {
         while !buf.is_empty() {
             let n = match self.copy(at, buf)? {
                 Ok(n) => n,

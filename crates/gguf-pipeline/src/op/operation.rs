@@ -69,7 +69,7 @@ impl Wanted<'_> {
     pub(crate) fn read_input(&self, input: &Input, raw: &mut Vec<u8>) -> Result<(), Error> {
         self.set_len(raw, input.ty)?;
         let offset = packed_bytes(input.ty, self.first, self.tensor)?;
-        self.source.read(input.index(), offset, raw)
+        self.source.read_vec(input.index(), offset, raw)
     }
 
     /// Resizes a buffer to the values to read, in a type.

@@ -174,12 +174,13 @@ impl ReadAt for StoreFile {
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let length = self.size()?;
-        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > length) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
         drop(lock(&self.0.ranges.first).take());
-        self.0.read(offset, buf, length).map_err(|e| self.0.io(e))
+        self.0.read_exact_at(offset, buf, self.size()?)
+    }
+
+    fn read_vec_at(&self, offset: u64, buf: &mut Vec<u8>) -> io::Result<()> {
+        drop(lock(&self.0.ranges.first).take());
+        self.0.read_vec_at(offset, buf, self.size()?)
     }
 
     /// One request, or the response of [`StoreFile::open`]. It is repeated from the current position if it fails, and ends when the stream is

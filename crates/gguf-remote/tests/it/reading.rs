@@ -139,7 +139,10 @@ fn planned(delay: u64, order: &[std::ops::Range<u64>], plan: &[std::ops::Range<u
                     loop {
                         let Some(range) = next.lock().unwrap().next() else { return };
                         let mut read = vec![0; (range.end - range.start) as usize];
-                        source.read_exact_at(range.start, &mut read).unwrap();
+                        match range.start >> 20 & 1 {
+                            0 => source.read_exact_at(range.start, &mut read).unwrap(),
+                            _ => source.read_vec_at(range.start, &mut read).unwrap(),
+                        }
                         assert!(read == bytes[range.start as usize..range.end as usize]);
                     }
                 });
@@ -175,4 +178,30 @@ fn other_reads_than_planned_are_right_too() {
     planned(0, &order, &[]);
     let outside = [50 << 20..60 << 20, 47 << 20..49 << 20];
     planned(0, &order, &outside);
+}
+
+#[test]
+fn planned_reads_are_not_copied() {
+    let bytes = pattern(9 << 20);
+    let served = bytes.clone();
+    let server = Server::start(move |_, request| file(request, &served, "\"1\""));
+    let (client, _) = client(&server.address);
+    let location = server.url("/x");
+    let source = HttpFile::open(&client, &Url::parse(&location).unwrap()).unwrap();
+    // Reads of a run: the longest, one that is joined with the next, and the rest.
+    let reads = [0..4 << 20, 4 << 20..5 << 20, 5 << 20..(5 << 20) + 32, (5 << 20) + 32..(9 << 20) + 32 - 64];
+    let plan = reads.iter().map(|range: &std::ops::Range<u64>| (PathBuf::from(&location), range.clone()));
+    let exchanged = client.ahead(plan.collect::<Vec<_>>().into_iter(), || {
+        let read = |range: &std::ops::Range<u64>| {
+            let mut read = vec![0; (range.end - range.start) as usize];
+            let before = read.as_ptr();
+            source.read_vec_at(range.start, &mut read).unwrap();
+            assert!(read == bytes[range.start as usize..range.end as usize], "{range:?}");
+            before != read.as_ptr()
+        };
+        reads.each_ref().map(read)
+    });
+    assert_eq!(exchanged, [true, false, false, true]);
+    let beyond = source.read_vec_at(9 << 20, &mut vec![0; 1]).unwrap_err();
+    assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
 }
