@@ -11,7 +11,8 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-targe
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
-  i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores)
+  i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
+  python_wheel)
 long_steps=(windows memory differences packages_of_formats)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
@@ -175,6 +176,9 @@ packages_of_formats() {
   fi
   GGUF_PACKAGES=$target/packages-of-formats cargo test --workspace --test interop
 }
+
+# The wheel that users install, with the program, in an environment with NumPy only.
+python_wheel() { .ci/python wheel; }
 
 # The feature of object stores, with servers of other programs.
 object_stores() {
