@@ -264,6 +264,7 @@ def test_numbers_of_numpy_and_wide_integers(tmp_path: Path) -> None:
         writer.add_array("wide", [1, 2**40])
         writer.add_array("widest", [2**63])
         writer.add_key_value("none", np.zeros(0, np.int8), OURS.GGUFValueType.ARRAY)
+        writer.add_key_value("bytes", np.array([1, 2], np.int64), OURS.GGUFValueType.ARRAY, sub_type=OURS.GGUFValueType.UINT8)
         writer.add_key_value("strings", [], OURS.GGUFValueType.ARRAY, sub_type=OURS.GGUFValueType.STRING)
 
     fields = contents(tmp_path, fill)
@@ -271,6 +272,7 @@ def test_numbers_of_numpy_and_wide_integers(tmp_path: Path) -> None:
     assert found["scalars"] == (["ARRAY", "FLOAT32"], [0.5, 1.0])
     assert found["array"] == (["ARRAY", "UINT16"], [1, 2])
     assert found["wide"] == (["ARRAY", "INT64"], [1, 2**40])
+    assert found["bytes"] == (["ARRAY", "UINT8"], [1, 2])
     assert found["widest"] == (["ARRAY", "UINT64"], [2**63])
     assert fields["none"].parts[3][0] == 1 and fields["strings"].parts[3][0] == 8
 

@@ -146,6 +146,12 @@ def _n_parts_of_value(parts: Sequence[npt.NDArray[Any]]) -> int:
     return len(parts) - 3
 
 
+class _TypedList(list):
+    """An array in an array. Its type is needed to write it again."""
+
+    item_type: GGUFValueType
+
+
 class _Nested:
     """Reads arrays of arrays from their parts: type and length of each array, then its elements."""
 
@@ -156,7 +162,9 @@ class _Nested:
     def read(self) -> list[Any]:
         kind, n = GGUFValueType(int(self.parts[self.at][0])), int(self.parts[self.at + 1][0])
         self.at += 2
-        return [self._item(kind) for _ in range(n)]
+        items = _TypedList(self._item(kind) for _ in range(n))
+        items.item_type = kind
+        return items
 
     def _item(self, kind: GGUFValueType) -> Any:
         if kind == GGUFValueType.ARRAY:

@@ -485,10 +485,14 @@ class GGUFWriter(AddMethods):
     def _pack_array(self, val: Any, item_type: GGUFValueType | None) -> bytes:
         if isinstance(val, np.ndarray):
             # The type of the array decides, even of one without elements.
-            item_type = item_type or GGUFValueType.get_type(val.dtype.type())
+            if item_type is None:
+                item_type = GGUFValueType.get_type(val.dtype.type())
             val = val.tolist()
         if not isinstance(val, Sequence) or isinstance(val, str):
             raise ValueError(f"Invalid GGUF metadata array, expecting a sequence, got {type(val)}")
+        if item_type is None:
+            # Arrays in arrays that were read know their type.
+            item_type = getattr(val, "item_type", None)
         if item_type is None:
             item_type = _item_type(val)
         packed = self._pack("I", item_type) + self._pack("Q", len(val))
