@@ -1,39 +1,32 @@
-//! What the drop-in for the package `gguf` does in Rust: the scan of key-values, and the codecs.
+//! What the drop-in for the package `gguf` needs of Rust besides the codecs: the scan of key-values, and the parts of arrays.
 //!
 //! Everything else of the drop-in is Python, because programs reach into it. See `docs/python-dropin.md`.
 
-use std::num::NonZeroUsize;
-use std::thread;
-
-use gguf_format::{GgmlType, MAX_NESTING, ValueType};
-use gguf_quants::{Codec, CodecError, Matrix, codec};
-use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyValueError};
+use ggufkit::format::{MAX_NESTING, ValueType};
+use ggufkit::quants::{Matrix, codecs};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
 /// The longest string and the longest array that llama.cpp reads.
 const MAX_LEN: u64 = 1 << 30;
 
-/// The number of values that justifies another thread.
-const VALUES_FOR_A_THREAD: usize = 1 << 16;
-
 /// The functions of the drop-in.
 #[pymodule]
 pub mod dropin {
     #[pymodule_export]
-    use super::{Parts, Strings, decode, encode, encoders, scan_fields};
+    use super::{Parts, Strings, coded_types, scan_fields};
 }
 
 /// A key-value pair: the offset of the pair, the length of the key, the offset of the value, the type, and for arrays the type and the number
 /// of their elements and, for strings, the places of all.
-type Row = (u64, u64, u64, u32, Option<u32>, u64, Option<Strings>);
+type Row = (usize, u64, usize, u32, Option<u32>, u64, Option<Strings>);
 
 /// The places of the strings of an array.
 #[pyclass(frozen)]
 pub struct Strings {
     /// The offsets of the strings in the file, each of which starts with its length in eight bytes, and the end of the last one.
-    offsets: Vec<u64>,
+    offsets: Vec<usize>,
 }
 
 /// The parts of an array in the file: a few that are given, then those of the elements, which are made when they are asked for.
@@ -80,48 +73,60 @@ impl Parts {
     }
 
     fn __len__(&self) -> usize {
-        self.head.len()
-            + match &self.elements {
-                Elements::Numbers { n, .. } => *n,
-                Elements::Strings { strings, .. } => 2 * (strings.get().offsets.len() - 1),
-            }
+        let of_elements = match &self.elements {
+            Elements::Numbers { n, .. } => *n,
+            Elements::Strings { strings, .. } => 2 * strings.get().len(),
+        };
+        self.head.len() + of_elements
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let n = self.__len__() as isize;
         if let Ok(slice) = index.cast::<PySlice>() {
             let range = slice.indices(n)?;
-            let parts = (0..range.slicelength as isize).map(|i| self.part(py, (range.start + i * range.step) as usize));
-            return Ok(PyList::new(py, parts.collect::<PyResult<Vec<_>>>()?)?.into_any());
+            let places = (0..range.slicelength.cast_signed()).map(|i| range.start + i * range.step);
+            let parts = places.map(|i| self.part(py, i.cast_unsigned())).collect::<PyResult<Vec<_>>>()?;
+            return Ok(PyList::new(py, parts)?.into_any());
         }
         let index: isize = index.extract()?;
-        let i = if index < 0 { index + n } else { index };
-        if !(0..n).contains(&i) {
-            return Err(PyIndexError::new_err(format!("index {index} of a list of {n} parts")));
-        }
-        self.part(py, i as usize)
+        self.part(py, (if index < 0 { index + n } else { index }).cast_unsigned())
     }
 }
 
 impl Parts {
     fn part<'py>(&self, py: Python<'py>, i: usize) -> PyResult<Bound<'py, PyAny>> {
-        let Some(element) = i.checked_sub(self.head.len()) else {
-            return Ok(self.head[i].bind(py).clone());
-        };
-        let slice = |array: &Py<PyAny>, start: u64, end: u64| {
-            array.bind(py).get_item(PySlice::new(py, start as isize, end as isize, 1))
+        if let Some(part) = self.head.get(i) {
+            return Ok(part.bind(py).clone());
+        }
+        let n = self.__len__();
+        let none = || PyIndexError::new_err(format!("index out of range: there are {n} parts"));
+        let element = i.checked_sub(self.head.len()).ok_or_else(none)?;
+        let slice = |array: &Py<PyAny>, start: usize, end: usize| {
+            array.bind(py).get_item(PySlice::new(py, start.cast_signed(), end.cast_signed(), 1))
         };
         match &self.elements {
-            Elements::Numbers { values, .. } => slice(values, element as u64, element as u64 + 1),
+            Elements::Numbers { values, n } if element < *n => slice(values, element, element + 1),
+            Elements::Numbers { .. } => Err(none()),
             Elements::Strings { file, strings, length } => {
-                let offsets = &strings.get().offsets;
-                let start = offsets[element / 2];
+                let (start, end) = strings.get().place(element / 2).ok_or_else(none)?;
                 if element % 2 == 1 {
-                    return slice(file, start + 8, offsets[element / 2 + 1]);
+                    slice(file, start + 8, end)
+                } else {
+                    slice(file, start, start + 8)?.call_method1("view", (length,))
                 }
-                slice(file, start, start + 8)?.call_method1("view", (length,))
             }
         }
+    }
+}
+
+impl Strings {
+    fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// The start of a string's length, and the end of the string.
+    fn place(&self, i: usize) -> Option<(usize, usize)> {
+        Some((*self.offsets.get(i)?, *self.offsets.get(i + 1)?))
     }
 }
 
@@ -133,7 +138,7 @@ impl Parts {
 #[pyo3(signature = (head, offset, count, *, big_endian, whole))]
 fn scan_fields(
     head: &[u8],
-    offset: u64,
+    offset: usize,
     count: u64,
     big_endian: bool,
     whole: bool,
@@ -155,16 +160,16 @@ fn scan_fields(
             Err(stop) => return Err(PyValueError::new_err(stop.message(head.len()))),
         }
     }
-    Ok((Some(rows), cursor.at))
+    Ok((Some(rows), cursor.at as u64))
 }
 
 struct Field {
-    offset: u64,
+    offset: usize,
     key_len: u64,
-    value: u64,
+    value: usize,
     ty: ValueType,
     items: Option<(ValueType, u64)>,
-    strings: Option<Vec<u64>>,
+    strings: Option<Vec<usize>>,
 }
 
 /// Why a scan stops.
@@ -174,14 +179,14 @@ enum Stop {
     TooLong {
         what: &'static str,
         len: u64,
-        offset: u64,
+        offset: usize,
     },
     UnknownType {
         ty: u32,
-        offset: u64,
+        offset: usize,
     },
     TooDeep {
-        offset: u64,
+        offset: usize,
     },
 }
 
@@ -206,7 +211,7 @@ impl Stop {
 
 struct Cursor<'a> {
     head: &'a [u8],
-    at: u64,
+    at: usize,
     big_endian: bool,
 }
 
@@ -222,8 +227,8 @@ impl Cursor<'_> {
             field.items = Some((item, len));
             if item == ValueType::STRING {
                 // Every string takes at least the eight bytes of its length.
-                self.fits(len.saturating_mul(8))?;
-                let mut offsets = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
+                let end = self.end(len.saturating_mul(8))?;
+                let mut offsets = Vec::with_capacity(end.saturating_sub(self.at) / 8 + 1);
                 for _ in 0..len {
                     offsets.push(self.at);
                     self.string()?;
@@ -250,7 +255,7 @@ impl Cursor<'_> {
         if depth > MAX_NESTING {
             return Err(Stop::TooDeep { offset: self.at });
         }
-        self.fits(len.saturating_mul(8))?;
+        self.end(len.saturating_mul(8))?;
         for _ in 0..len {
             if ty == ValueType::STRING {
                 self.string()?;
@@ -293,89 +298,27 @@ impl Cursor<'_> {
     }
 
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        let start = usize::try_from(self.at).unwrap_or(usize::MAX);
-        let bytes = self.head.get(start..).and_then(|rest| rest.first_chunk::<N>());
-        let bytes = *bytes.ok_or(Stop::Need(self.at.saturating_add(N as u64)))?;
-        self.at += N as u64;
+        let bytes = self.head.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
+        let bytes = *bytes.ok_or(Stop::Need((self.at + N) as u64))?;
+        self.at += N;
         Ok(bytes)
     }
 
     fn skip(&mut self, len: u64) -> Result<(), Stop> {
-        self.fits(len)?;
-        self.at += len;
+        self.at = self.end(len)?;
         Ok(())
     }
 
-    fn fits(&self, len: u64) -> Result<(), Stop> {
-        let end = self.at.saturating_add(len);
-        if end > self.head.len() as u64 { Err(Stop::Need(end)) } else { Ok(()) }
+    /// The end of the next bytes, which must be in the head.
+    fn end(&self, len: u64) -> Result<usize, Stop> {
+        let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
+        end.filter(|&end| end <= self.head.len()).ok_or(Stop::Need((self.at as u64).saturating_add(len)))
     }
 }
 
-/// The types that can be encoded without an importance matrix.
+/// The types that can be encoded without an importance matrix, and those that can be decoded.
 #[pyfunction]
-fn encoders() -> Vec<u32> {
-    gguf_quants::codecs()
-        .iter()
-        .filter(|codec| codec.can_encode() && codec.matrix != Matrix::Required)
-        .map(|codec| codec.ty.0)
-        .collect()
-}
-
-/// Encodes rows of `row_len` values, on all cores.
-#[pyfunction]
-fn encode<'py>(
-    py: Python<'py>,
-    values: PyReadonlyArray1<'py, f32>,
-    ty: u32,
-    row_len: usize,
-) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    let values = values.as_slice()?;
-    let packed = py.detach(|| gguf_quants::quantize(GgmlType(ty), values, row_len, None, None)).map_err(error)?;
-    Ok(packed.into_pyarray(py))
-}
-
-/// Decodes whole blocks, on all cores.
-#[pyfunction]
-fn decode<'py>(py: Python<'py>, packed: PyReadonlyArray1<'py, u8>, ty: u32) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let ty = GgmlType(ty);
-    let packed = packed.as_slice()?;
-    let (codec, info) = codec(ty).zip(ty.info()).ok_or(CodecError::NoCodec(ty)).map_err(error)?;
-    let (block_len, block_bytes) = (info.block_len as usize, info.block_bytes as usize);
-    let n_blocks = packed.len() / block_bytes;
-    let values = PyArray1::<f32>::zeros(py, n_blocks * block_len, false);
-    let mut target = values.readwrite();
-    let target = target.as_slice_mut()?;
-    py.detach(|| decode_blocks(codec, packed, target, block_len, block_bytes)).map_err(error)?;
-    Ok(values)
-}
-
-fn decode_blocks(
-    codec: &Codec,
-    packed: &[u8],
-    values: &mut [f32],
-    block_len: usize,
-    block_bytes: usize,
-) -> Result<(), CodecError> {
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(values.len() / VALUES_FOR_A_THREAD);
-    if threads < 2 {
-        return codec.decode(packed, values);
-    }
-    let blocks = (values.len() / block_len).div_ceil(threads);
-    thread::scope(|scope| {
-        let parts = packed.chunks(blocks * block_bytes).zip(values.chunks_mut(blocks * block_len));
-        let running: Vec<_> = parts.map(|(packed, values)| scope.spawn(|| codec.decode(packed, values))).collect();
-        running
-            .into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
-}
-
-fn error(error: CodecError) -> PyErr {
-    match error {
-        CodecError::NoCodec(_) | CodecError::DecodeOnly(_) | CodecError::NeedsMatrix(_) => {
-            PyNotImplementedError::new_err(error.to_string())
-        }
-        _ => PyValueError::new_err(error.to_string()),
-    }
+fn coded_types() -> (Vec<u32>, Vec<u32>) {
+    let encoders = codecs().iter().filter(|codec| codec.can_encode() && codec.matrix != Matrix::Required);
+    (encoders.map(|codec| codec.ty.0).collect(), codecs().iter().map(|codec| codec.ty.0).collect())
 }

@@ -13,7 +13,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ggufkit._native import dropin as _native
+from ggufkit import _native
 
 from ._grids import GRIDS
 from .constants import GGML_QUANT_SIZES, QK_K, GGMLQuantizationType
@@ -157,13 +157,13 @@ class __Quant(ABC):
     def _encode(cls, values: np.ndarray) -> np.ndarray:
         if cls.qtype not in _ENCODERS:
             raise NotImplementedError(f"Quantization for {cls.qtype.name} without an importance matrix is not possible")
-        values = np.ascontiguousarray(values, dtype=np.float32)
-        return _native.encode(values.reshape(-1), cls.qtype, values.shape[-1]).reshape(cls.__shape_to_bytes(values.shape))
+        return _native.quantize(values, cls.qtype.name)
 
     @classmethod
     def _decode(cls, packed: np.ndarray) -> np.ndarray:
-        packed = np.ascontiguousarray(packed).view(np.uint8)
-        return _native.decode(packed.reshape(-1), cls.qtype).reshape(cls.__shape_from_bytes(packed.shape))
+        if cls.qtype not in _DECODERS:
+            raise NotImplementedError(f"Dequantization for {cls.qtype.name} is not yet implemented")
+        return _native.dequantize(np.ascontiguousarray(packed).view(np.uint8), cls.qtype.name)
 
     @classmethod
     def __shape_to_bytes(cls, shape: Sequence[int]) -> tuple[int, ...]:
@@ -202,7 +202,7 @@ class __Quant(ABC):
 
 
 _BLOCK_FUNCTIONS = (vars(__Quant)["quantize_blocks"].__func__, vars(__Quant)["dequantize_blocks"].__func__)
-_ENCODERS = frozenset(_native.encoders())
+_ENCODERS, _DECODERS = map(frozenset, _native.dropin.coded_types())
 
 
 def _is_native(method: Callable[..., np.ndarray]) -> bool:
