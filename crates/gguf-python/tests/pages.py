@@ -12,7 +12,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
 
-PAGES = ["README.md", "crates/gguf-python/README.md", "docs/python.md"]
+PAGES = ["README.md", "crates/gguf-python/README.md", "docs/python.md", "docs/python-dropin.md"]
 
 
 def main() -> None:

@@ -26,10 +26,13 @@ def quiet():
 
 
 def keys(writer) -> list:
-    return [
+    found = [
         (key, [str(x) for x in val.value] if isinstance(val.value, (list, tuple)) else val.value, val.type.name)
         for key, val in writer.kv_data[0].items()
     ]
+    # The original writes named templates in an order that differs from run to run.
+    templates = sorted((key, sorted(value), ty) for key, value, ty in found if key.startswith("tokenizer.chat_template"))
+    return [pair for pair in found if not pair[0].startswith("tokenizer.chat_template")] + templates
 
 
 def of_metadata(package, metadata) -> tuple:
@@ -75,6 +78,8 @@ def byte_fallback(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["BpeVocab", "SentencePieceVocab", "LlamaHfVocab"])
 def test_vocabularies(name: str, byte_fallback: Path) -> None:
+    if name == "LlamaHfVocab":
+        pytest.importorskip("transformers")
     read = 0
     for path in [byte_fallback, *CHECKPOINTS]:
         found = []
