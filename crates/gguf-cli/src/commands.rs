@@ -1,5 +1,7 @@
 //! The list of subcommands. A new subcommand needs a line here and a file in `cmd/`.
 
+use std::ffi::OsString;
+
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -108,7 +110,15 @@ pub struct Request {
 /// # Errors
 /// If the arguments are invalid. clap also returns requests for help as errors.
 pub fn parse() -> Result<Request, clap::Error> {
-    let matches = with_exit_codes(Cli::command()).try_get_matches().map_err(with_tip)?;
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|command| command == "estimate") {
+        for arg in &mut args {
+            if let Some((_, long)) = cmd::estimate::SHORT.iter().find(|(short, _)| arg == short) {
+                *arg = long.into();
+            }
+        }
+    }
+    let matches = with_exit_codes(Cli::command()).try_get_matches_from(args).map_err(with_tip)?;
     let (name, inner) = leaf(&matches);
     let json = inner.try_get_one::<bool>("json");
     let schema = matches!(json, Ok(Some(true))).then(|| schema_of(&name));

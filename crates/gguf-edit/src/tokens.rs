@@ -119,6 +119,13 @@ mod tests {
         let text = |text: &str| Token::Text(text.into());
         assert_eq!(special_token(&head(), "eos", &text("</s>")).unwrap(), set(1));
         assert_eq!(special_token(&head(), "eos", &Token::Id(4)).unwrap(), set(4));
+        // Names as in keys, and the usual spelling of one.
+        for (other, role) in
+            [("padding", "pad"), ("seperator", "sep"), ("separator", "sep"), ("unknown", "unk"), ("mask", "mask")]
+        {
+            let edit = |role| special_token(&head(), role, &Token::Id(1)).unwrap();
+            assert_eq!(edit(other), edit(role));
+        }
         for (role, token, message) in [
             ("end", text("</s>"), "unknown role end; expected one of bos, eos, "),
             ("eos", text("<end>"), "no token has the text \"<end>\""),

@@ -149,9 +149,13 @@ impl Role {
         ROLES.iter().map(|(role, ..)| *role)
     }
 
-    /// The role with that name, such as `eos`.
+    /// The role with that name, such as `eos`, or with the name in its key, such as `padding` and llama.cpp's `seperator`.
     pub fn from_name(name: &str) -> Option<Role> {
-        ROLES.iter().find(|(_, own, _)| *own == name).map(|(role, ..)| *role)
+        let name = if name == "separator" { "sep" } else { name };
+        let in_key = |key: &str| {
+            key.strip_prefix("tokenizer.ggml.").and_then(|rest| rest.strip_suffix("_token_id")) == Some(name)
+        };
+        ROLES.iter().find(|(_, own, key)| *own == name || in_key(key)).map(|(role, ..)| *role)
     }
 
     /// The name, such as `eos`.

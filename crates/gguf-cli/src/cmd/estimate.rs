@@ -28,22 +28,23 @@ const LEVELS: usize = 2;
 Examples:
   gguf estimate model.gguf
   gguf estimate model.gguf --ctx 32768 --kv q8_0
-  gguf estimate model.gguf --ctx 16384 --gpu-layers 20 --memory 8GiB
+  gguf estimate model.gguf --ctx 16k --gpu-layers 20 --memory 8GiB
+  gguf estimate model.gguf -c 8k -ngl all
   gguf estimate model.gguf --json")]
 pub struct Args {
     /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// Context length in tokens; by default, the training context length
-    #[arg(short, long, value_name = "N")]
+    /// Context length in tokens, such as 8192 or 8k; by default or with 0, the training context length
+    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = tokens)]
     ctx: Option<u64>,
 
     /// Maximum number of tokens per batch
-    #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_batch)]
+    #[arg(short, long, value_name = "N", alias = "batch-size", default_value_t = Setup::default().n_batch)]
     batch: u64,
 
     /// Maximum number of tokens per compute step (physical batch)
-    #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_ubatch)]
+    #[arg(short, long, value_name = "N", alias = "ubatch-size", default_value_t = Setup::default().n_ubatch)]
     ubatch: u64,
 
     /// Number of parallel sequences that share the context
@@ -55,15 +56,18 @@ pub struct Args {
     kv: GgmlType,
 
     /// Type of cached keys; overrides --kv
-    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE", value_parser = cache_type)]
     kv_k: Option<GgmlType>,
 
     /// Type of cached values; overrides --kv
-    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    #[arg(long, alias = "cache-type-v", value_name = "TYPE", value_parser = cache_type)]
     kv_v: Option<GgmlType>,
 
-    /// Number of layers on the GPU, counted from the last; the output layer is one of them
-    #[arg(short = 'g', long, value_name = "N", default_value_t = 0)]
+    /// Number of layers on the GPU, counted from the last, or all; the output layer is one of them
+    #[arg(
+        short = 'g', long, value_name = "N", alias = "n-gpu-layers", default_value = "0", allow_negative_numbers = true,
+        value_parser = layers
+    )]
     gpu_layers: u64,
 
     /// Estimate without flash attention
@@ -81,6 +85,25 @@ pub struct Args {
     /// Print JSON; sizes are in bytes
     #[arg(long)]
     json: bool,
+}
+
+/// Short options of llama.cpp's tools with several letters, and the options of this command.
+pub const SHORT: &[(&str, &str)] =
+    &[("-ngl", "--gpu-layers"), ("-ub", "--ubatch"), ("-np", "--parallel"), ("-ctk", "--kv-k"), ("-ctv", "--kv-v")];
+
+/// Parses a number of tokens, with `k` for 1024.
+fn tokens(text: &str) -> Result<u64, String> {
+    let (number, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |number| (number, 1024));
+    let n = number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    n.ok_or_else(|| "expected a number of tokens, such as 8192 or 8k".to_owned())
+}
+
+/// Parses a number of layers. As for llama.cpp's tools, -1 means all.
+fn layers(text: &str) -> Result<u64, String> {
+    match text {
+        "all" | "-1" => Ok(u64::MAX),
+        n => n.parse().map_err(|_| "expected a number of layers, or all".to_owned()),
+    }
 }
 
 /// The cache types that llama.cpp supports (`kv_cache_types` in `common/arg.cpp`).
@@ -105,7 +128,7 @@ fn cache_type(text: &str) -> Result<GgmlType, String> {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let mut setup = Setup::default();
-        setup.n_ctx = self.ctx;
+        setup.n_ctx = self.ctx.filter(|n| *n > 0);
         (setup.n_batch, setup.n_ubatch, setup.n_seq) = (self.batch, self.ubatch, self.parallel);
         setup.type_k = self.kv_k.unwrap_or(self.kv);
         setup.type_v = self.kv_v.unwrap_or(self.kv);

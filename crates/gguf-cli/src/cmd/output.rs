@@ -98,16 +98,36 @@ fn check_folder(out: &Path) -> Result<(), Failure> {
     Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())))
 }
 
+/// Checks that the name of an output has no unknown placeholder, which is a word in braces.
+fn check_placeholders(out: &Path, name: &str) -> Result<(), Failure> {
+    for (start, _) in name.match_indices('{') {
+        let Some(found) = name.get(start..).and_then(|rest| rest.find('}').and_then(|end| rest.get(..=end))) else {
+            break;
+        };
+        let word = found.trim_matches(['{', '}']);
+        let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+        if is_word && !PLACEHOLDERS.iter().any(|(known, _)| *known == found) {
+            let known: Vec<&str> = PLACEHOLDERS.iter().map(|(known, _)| *known).collect();
+            let problem = format!("unknown placeholder {found}; expected one of {}", known.join(", "));
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())));
+        }
+    }
+    Ok(())
+}
+
 /// The output path of a plan. If `out` is a folder, the standard file name is appended. Otherwise the placeholders in the last component
 /// are replaced: `{ftype}` and `{FTYPE}` by the file type in lower or upper case, `{name}` by the model name, and `{size}` by the size
 /// label.
 ///
 /// # Errors
-/// If the metadata has no value for a placeholder, or if `out` ends with a separator and is not an existing folder.
+/// If a placeholder is unknown or the metadata has no value for it, or if `out` ends with a separator and is not an existing folder.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
     check_folder(out)?;
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !out.is_dir() {
+        check_placeholders(out, last)?;
+    }
     let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
     if !is_used && !out.is_dir() {
         return Ok(out.to_owned());
@@ -150,6 +170,7 @@ pub fn check_several(out: &Path) -> Result<(), Failure> {
     if out.is_dir() || names_file_type(out) {
         return Ok(());
     }
+    check_placeholders(out, out.file_name().and_then(|name| name.to_str()).unwrap_or_default())?;
     let stem = out.with_extension("");
     Err(Failure::CouldNotRun(format!(
         "{}: several file types need separate names; use {{ftype}} in the name, as in {}-{{ftype}}.gguf, or pass a folder",

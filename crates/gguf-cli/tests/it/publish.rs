@@ -71,6 +71,11 @@ fn several_types_need_names_of_their_own() {
     for (args, said) in [
         (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names; use {ftype}"),
         (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names"),
+        (
+            vec![at("{type}-{name}.gguf"), "Q4_0".into()],
+            "unknown placeholder {type}; expected one of {ftype}, {outtype}, {FTYPE}, {OUTTYPE}, {name}, {size}",
+        ),
+        (vec![at("{Ftype}"), "Q4_0".into(), "Q8_0".into()], "unknown placeholder {Ftype}; expected one of {ftype}, "),
         (vec![at("none/"), "Q4_0".into()], "none/: no such folder; create it"),
         (vec![at("none/"), "Q4_0".into(), "Q8_0".into()], "none/: no such folder; create it"),
         (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),

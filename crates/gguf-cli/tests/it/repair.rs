@@ -187,6 +187,18 @@ fn estimate_says_what_a_model_takes() {
     assert_eq!(part("99", "host", "kv_cache"), 0);
     // The embeddings are also the output matrix, so both devices have them.
     assert_eq!(part("99", "host", "weights") + part("99", "gpu", "weights"), 5_774_336 + 2048 * 256 * 2);
+    // Other spellings, those of llama.cpp's tools among them.
+    let json = |args: &[&str]| gguf([&["estimate", "--json", text(&path)], args].concat()).exits(0).json();
+    assert_eq!(json(&["-c", "4k"]), json(&["--ctx-size", "4096"]));
+    assert_eq!(json(&["-c", "0"]), json(&[]));
+    for all in ["all", "-1", "99"] {
+        assert_eq!(json(&["-ngl", all]), json(&["--gpu-layers", "4"]), "{all}");
+    }
+    assert_eq!(json(&["-ub", "64", "-np", "2"]), json(&["--ubatch-size", "64", "--parallel", "2"]));
+    assert_eq!(json(&["-ctk", "q8_0", "-ctv", "q4_0"]), json(&["--cache-type-k", "q8_0", "--kv-v", "q4_0"]));
+    for wrong in [["-c", "8q"], ["-ngl", "some"], ["-ngl", "-2"]] {
+        gguf([&["estimate", text(&path)], &wrong[..]].concat()).exits(2).says(&["expected a number of"]);
+    }
     gguf(["estimate", text(&path), "--memory", "10GiB"]).exits(0).prints(&["fits in 10.7 GB; "]);
     gguf(["estimate", text(&path), "--memory", "1MiB"]).exits(1).prints(&["does not fit in 1.05 MB; "]);
 }
@@ -198,7 +210,7 @@ fn estimate_refuses_what_it_does_not_know() {
     let path = dir.path().join("m.gguf");
     for (args, said) in [
         (&["--kv", "q3_K"][..], "expected one of the cache types f32, f16, "),
-        (&["--ctx", "0"], "invalid setup: a context of 0 tokens"),
+        (&["--ctx", "8kk"], "expected a number of tokens, such as 8192 or 8k"),
         (&["--batch", "0"], "invalid setup: a batch of 0"),
         (&["--kv", "q8_0", "--no-flash"], "quantized values in the cache need flash attention"),
     ] {
