@@ -58,7 +58,7 @@ pub struct Diff {
     models: [GgufSource; 2],
 }
 
-/// A key whose values differ, or that only one model has.
+/// A key whose values differ, or that only one model has. [`Diff::values`] returns its name and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyDiff {
@@ -109,7 +109,29 @@ impl Diff {
         self.keys.is_empty() && self.tensors.iter().all(TensorDiff::is_same)
     }
 
-    /// A key, and its values in both models.
+    /// The name of a key, and its values in both models.
+    ///
+    /// ```
+    /// use gguf_edit::{DiffOptions, diff};
+    /// # let model = |name: &str| {
+    /// #     let mut head = gguf_format::Head::default();
+    /// #     head.set("general.name", name);
+    /// #     let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).unwrap();
+    /// #     gguf_io::Model::from_source(bytes, "model in memory").unwrap()
+    /// # };
+    /// # let (first, second) = (model("First"), model("Second"));
+    ///
+    /// let diff = diff(first, second, &DiffOptions::default().no_data(true), &())?;
+    /// for key in &diff.keys {
+    ///     match diff.values(key) {
+    ///         (name, [Some(a), Some(b)]) => println!("{name}: {a} and {b}"),
+    ///         (name, [Some(a), None]) => println!("{name}: {a}, only in the first"),
+    ///         (name, [_, b]) => println!("{name}: {b:?}, only in the second"),
+    ///     }
+    /// }
+    /// assert_eq!(diff.values(&diff.keys[0]).0.to_str()?, "general.name");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn values(&self, key: &KeyDiff) -> (Str<'_>, [Option<ValueRef<'_>>; 2]) {
         let [first, second] = &self.models;
         let a = key.a.and_then(|index| first.model().gguf().kv_by_index(index));

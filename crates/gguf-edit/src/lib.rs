@@ -1,4 +1,12 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! * Edits: [`EditPlan`] in place; [`typed::Assignment`] and [`typed::parse_kind`] for values as text, [`text::edits_of`] for edited text,
+//!   [`tokens::special_token`] for the ids of special tokens.
+//! * Copies: [`split`](fn@split), [`merge`](fn@merge), [`rewrite::reorder`], [`extract`](fn@extract).
+//! * Comparisons: [`diff`](fn@diff), [`hash`](fn@hash), [`manifest::Manifest`] with its [`line`](manifest::line)s, and [`stats`](fn@stats).
+//! * Damaged files: [`repair::Diagnosis`]. Memory: [`estimate::estimate`].
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

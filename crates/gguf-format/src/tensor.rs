@@ -1,6 +1,7 @@
 //! Tensor infos: the description of each tensor in the head.
 
 use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -126,12 +127,23 @@ impl DoubleEndedIterator for Dims<'_> {
     }
 }
 
-impl fmt::Display for Dims<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Dims<'_> {
+    fn write_product(self, out: &mut impl fmt::Write) -> fmt::Result {
         for (i, dim) in self.enumerate() {
-            write!(f, "{}{dim}", if i == 0 { "" } else { " x " })?;
+            write!(out, "{}{dim}", if i == 0 { "" } else { " x " })?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Dims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.width().is_none() && f.precision().is_none() {
+            return self.write_product(f);
+        }
+        let mut text = String::new();
+        self.write_product(&mut text)?;
+        f.pad(&text)
     }
 }
 

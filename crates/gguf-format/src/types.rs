@@ -37,7 +37,7 @@ pub struct TypeInfo {
     pub name: &'static str,
     /// Elements in one block; rows are a whole number of blocks.
     pub block_len: u32,
-    /// Bytes of one block.
+    /// Bytes of one block. An element takes `8 * block_bytes / block_len` bits, a fraction for most quantized types.
     pub block_bytes: u32,
     /// Whether the type existed and the current ggml rejects it.
     pub removed: bool,

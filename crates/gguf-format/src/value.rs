@@ -163,24 +163,36 @@ impl<'a> TryFrom<Str<'a>> for &'a str {
     }
 }
 
-impl fmt::Display for Str<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Str<'_> {
+    /// Writes the text, with escapes for what is unsafe to print.
+    fn write_escaped(self, out: &mut impl fmt::Write) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
                 match c {
-                    '\n' => f.write_str("\\n")?,
-                    '\r' => f.write_str("\\r")?,
-                    '\t' => f.write_str("\\t")?,
-                    '\\' => f.write_str("\\\\")?,
-                    c if is_unsafe_to_print(c) => write!(f, "\\u{{{:x}}}", c as u32)?,
-                    c => fmt::Write::write_char(f, c)?,
+                    '\n' => out.write_str("\\n")?,
+                    '\r' => out.write_str("\\r")?,
+                    '\t' => out.write_str("\\t")?,
+                    '\\' => out.write_str("\\\\")?,
+                    c if is_unsafe_to_print(c) => write!(out, "\\u{{{:x}}}", c as u32)?,
+                    c => out.write_char(c)?,
                 }
             }
             for b in chunk.invalid() {
-                write!(f, "\\x{b:02x}")?;
+                write!(out, "\\x{b:02x}")?;
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Str<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.width().is_none() && f.precision().is_none() {
+            return self.write_escaped(f);
+        }
+        let mut text = String::new();
+        self.write_escaped(&mut text)?;
+        f.pad(&text)
     }
 }
 

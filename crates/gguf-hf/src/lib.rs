@@ -1,4 +1,10 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! * [`plan`] and [`plan_folder`] plan a conversion, [`Options`] has its options.
+//! * [`checkpoint::Checkpoint`] is the folder, [`config::Config`] its configuration; [`arch::of_checkpoint`] finds its architecture.
+//! * [`safetensors::parse_header`] and [`metadata::front_matter_fields`] read single files.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout))]
 

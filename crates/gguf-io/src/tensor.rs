@@ -121,7 +121,7 @@ impl<'a> Tensor<'a> {
         Ok(range)
     }
 
-    /// Bytes of the data.
+    /// Bytes of the data. The number of its elements is [`row_len`](Tensor::row_len) times [`n_rows`](Tensor::n_rows).
     ///
     /// # Errors
     /// See [`byte_range`](Tensor::byte_range).

@@ -10,6 +10,7 @@
 //! * [`Progress`] receives [events](Event), and can cancel the work.
 //! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
 //!   [`workers`] is the worker loop.
+//! * [`range::check_range`] searches the source of a plan; [`moves::Move`], [`plan::Shape`] and [`plan::InputName`] are parts of tensors in a plan.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

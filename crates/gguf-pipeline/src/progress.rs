@@ -22,7 +22,7 @@ pub enum Event<'a> {
     Started {
         /// Number of tensors.
         n_tensors: usize,
-        /// Bytes of tensor data that will be written.
+        /// Bytes of tensor data that will be written, for all plans that run together.
         bytes: u64,
     },
     /// Work on a tensor begins, or continues where an earlier run was interrupted. With several threads, the previous one may be

@@ -66,8 +66,28 @@ fn only(mut summaries: Vec<RunSummary>) -> RunSummary {
 /// Runs several plans over one source: each part of a tensor is read and decoded once, then encoded and written for each plan. The files
 /// are the same as those of separate runs, byte for byte. They get their names when all of them are complete.
 ///
-/// The plans must come from clones of one [`Draft`](crate::Draft): they make the same tensors of the same data, and may differ in types,
-/// the order of tensors, key-values and the split.
+/// The plans must come from clones of one [`Draft`](crate::Draft), such as those of [`Plan::to_draft`]: they make the same tensors of the
+/// same data, and may differ in types, the order of tensors, key-values and the split. Opening a model or a checkpoint twice gives different sources.
+///
+/// ```
+/// use gguf_pipeline::{Draft, RunOptions, run_all};
+/// # let mut head = gguf_format::Head::default();
+/// # head.tensors.push(gguf_format::TensorInfo::new("output.weight", [4], gguf_format::GgmlType::F32));
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model in memory")?;
+/// # let folder = tempfile::tempdir()?;
+/// # let (first, second) = (folder.path().join("f32.gguf"), folder.path().join("f16.gguf"));
+///
+/// let f32 = Draft::copy_of(model)?.lay_out()?;
+/// let mut draft = f32.to_draft();
+/// for tensor in &mut draft.tensors {
+///     tensor.ty = gguf_format::GgmlType::F16;
+/// }
+/// let f16 = draft.lay_out()?;
+/// let summaries = run_all(&[(&f32, &first), (&f16, &second)], &RunOptions::default(), &())?;
+/// assert_eq!(summaries[1].paths, [second]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Apart`] for other plans; otherwise as [`Plan::run`].

@@ -1,5 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
+//! # Overview
+//!
+//! * [`plan`] plans a quantization to a [`mix::Target`] or by a [`budget::Budget`]; [`offers`] lists the results of all file types.
+//! * [`mix::decide`] selects the types for a list of tensors, in [`mix::processing_order`]; [`mix::recipe::Recipe`] has those of another model.
+//! * [`imatrix::ImatrixFile`] is an importance matrix; [`imatrix::Merge`] merges several.
+//!
 //! # Exactness
 //!
 //! The tensor data and their types are those of `llama_model_quantize` of llama.cpp, to the byte. The head differs where

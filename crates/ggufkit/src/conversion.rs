@@ -192,6 +192,43 @@ impl Conversion {
 
     /// Plans the output. No weight is read, except samples by some ways to choose types.
     ///
+    /// Several files of one checkpoint are written in one read by [`run_all`](gguf_pipeline::run_all), from copies of one plan's draft. Here
+    /// they are in half precision and in Q4_K_M; each has the bytes of a conversion of its own:
+    ///
+    /// ```
+    /// # #[cfg(feature = "quantize")]
+    /// # fn main() -> Result<(), ggufkit::Error> {
+    /// use ggufkit::pipeline::run_all;
+    /// use ggufkit::quantize::{self, QuantizeOptions, mix::Target};
+    /// use ggufkit::{Conversion, Event, OutType, RunOptions};
+    /// # use std::sync::atomic::{AtomicU64, Ordering};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (f16_path, q4_path) = (dir.path().join("glossary-f16.gguf"), dir.path().join("glossary-q4_k_m.gguf"));
+    ///
+    /// let f16 = Conversion::open("../../examples/glossary")?.ty(OutType::F16).plan()?;
+    /// let q4 = quantize::plan(f16.plan().to_draft(), None, &QuantizeOptions::default(), &Target::parse("Q4_K_M")?)?;
+    ///
+    /// let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
+    /// let progress = |event: Event<'_>| match event {
+    ///     Event::Started { bytes, .. } => total.store(bytes, Ordering::Relaxed),
+    ///     Event::Advanced { bytes } => {
+    ///         let done = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    ///         eprint!("\r{:3} %", 100 * done / total.load(Ordering::Relaxed).max(1));
+    ///     }
+    ///     Event::Finished => eprintln!(),
+    ///     _ => {}
+    /// };
+    /// run_all(&[(f16.plan(), &f16_path), (&q4.plan, &q4_path)], &RunOptions::default(), &progress)?;
+    /// # let alone = dir.path().join("alone.gguf");
+    /// # Conversion::open("../../examples/glossary")?.quantize("Q4_K_M")?.run(&alone, &())?;
+    /// # assert!(std::fs::read(alone).unwrap() == std::fs::read(&q4_path).unwrap());
+    /// # assert!(f16_path.exists());
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "quantize"))]
+    /// # fn main() {}
+    /// ```
+    ///
     /// # Errors
     /// If the checkpoint is incomplete, its architecture is not supported, or it cannot be written or quantized as requested.
     pub fn plan(&self) -> Result<PlannedConversion, Error> {

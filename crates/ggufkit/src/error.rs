@@ -7,7 +7,8 @@ macro_rules! errors {
     ($($doc:literal $(#[$cfg:meta])? $variant:ident($source:ty);)*) => {
         /// Any error of this crate. `?` converts the errors of all modules.
         ///
-        /// The message is complete: it names the file, key or tensor, and includes the messages of its causes.
+        /// The message is complete: it names the file, key or tensor, and includes the messages of its causes. It is the `Display` form; a `main`
+        /// that returns the error prints the `Debug` form.
         ///
         /// ```
         /// use ggufkit::{Error, Model};

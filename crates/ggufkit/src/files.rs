@@ -120,12 +120,13 @@ impl Written {
 /// [`Head::dialect`]. Feature `edit`.
 ///
 /// ```
-/// use ggufkit::Model;
+/// use ggufkit::{Model, keys};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let out = dir.path().join("out.gguf");
 ///
 /// ggufkit::edit_metadata("examples/tiny.gguf", &out, |head| {
 ///     head.set("general.name", "Tiny, renamed");
+///     head.set(keys::TOKENIZER_CHAT_TEMPLATE, "{{ messages[0].content }}");
 ///     head.remove("general.description");
 /// })?;
 /// assert_eq!(Model::open(&out)?.gguf().get_as::<&str>("general.name")?, "Tiny, renamed");

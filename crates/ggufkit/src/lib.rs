@@ -23,9 +23,11 @@
 //! | rename, reorder or remove tensors | [`Draft::copy_of`] | `edit` |
 //! | merge shards | [`merge`] | `edit` |
 //! | split a model | [`split`], then [`run`](Plan::run) of its plan | `edit` |
-//! | compare two models | [`diff`] | `edit` |
+//! | compare two models | [`diff`]; [`Diff::values`] for the values of a key | `edit` |
 //! | hash, join, extract, repair, estimate memory | [`edit`] | `edit` |
 //! | write to memory or a custom sink | [`Plan::run_to`], [`MemorySink`] | `edit` |
+//! | write several files in one read, such as two types of a model | [`pipeline::run_all`]; of a checkpoint, see [`Conversion::plan`] | `edit` |
+//! | show progress, or cancel | [`Progress`] | `edit` |
 //! | quantize a model | [`quantize_file`] | `quantize` |
 //! | choose the types of tensors, or use an importance matrix | [`quantize::plan`](fn@quantize::plan) with [`MixOptions`](quantize::mix::MixOptions) | `quantize` |
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
@@ -37,7 +39,8 @@
 //!
 //! Each call is a few lines over the crates of the toolkit, which are available as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
 //! [`pipeline`], [`quantize`](mod@quantize), [`edit`], [`hf`] and [`legacy`]. The functions that write files take no options; their documentation
-//! shows the steps for programs that need them.
+//! shows the steps for programs that need them. Examples of the modules, and of the names that come from them, use the crates themselves: for
+//! `gguf_io::Model`, write `ggufkit::Model` or `ggufkit::io::Model`.
 //!
 //! The libraries neither print nor read the environment. No file makes them panic, hang, or allocate memory out of
 //! proportion.
@@ -77,30 +80,38 @@ pub use files::{Written, edit_metadata, merge};
 pub use warning::Warning;
 
 #[cfg(feature = "edit")]
+/// Operations on GGUF files: edits in place, splitting, merging, comparing, hashing, extracting and repairing.
 #[doc(inline)]
 pub use gguf_edit as edit;
 #[doc(inline)]
 pub use gguf_format as format;
 #[cfg(feature = "hf")]
+/// Converts Hugging Face checkpoints to GGUF.
 #[doc(inline)]
 pub use gguf_hf as hf;
+/// Bytes of models: opens files and their shards from any source, reads tensors, and writes files.
 #[doc(inline)]
 pub use gguf_io as io;
 #[cfg(feature = "legacy")]
+/// Migrates model files older than GGUF version 3.
 #[doc(inline)]
 pub use gguf_legacy as legacy;
+/// The content of models: tables of architectures, checks, summaries, file names and tokenizers.
 #[doc(inline)]
 pub use gguf_model as model;
 #[cfg(feature = "edit")]
+/// Drafts, plans and runs: writes planned files with several threads.
 #[doc(inline)]
 pub use gguf_pipeline as pipeline;
 #[cfg(feature = "quantize")]
+/// Quantizes models: mixtures of types, importance matrices, recipes, and types for a size.
 #[doc(inline)]
 pub use gguf_quantize as quantize;
 #[cfg(feature = "values")]
 #[doc(inline)]
 pub use gguf_quants as quants;
 #[cfg(feature = "http")]
+/// Files of web servers, of the Hugging Face Hub and of object stores.
 #[doc(inline)]
 pub use gguf_remote as remote;
 

@@ -152,5 +152,7 @@ fn values_and_shapes_are_displayed_plainly() {
     let gguf = Gguf::parse(&bytes).unwrap();
     let [a, b] = ["a", "b"].map(|name| gguf.tensor(name).unwrap().dims);
     assert_eq!((a.to_string().as_str(), b.to_string().as_str()), ("32 x 3 x 2", ""));
+    assert_eq!(format!("{a:<12}|{a:>12}|{b:3}|"), "32 x 3 x 2  |  32 x 3 x 2|   |");
+    assert_eq!(format!("{:<6}|{:>6}|{:.1}|", Str(b"a\n"), Str(b"\xff"), Str(b"abc")), "a\\n   |  \\xff|a|");
     assert_eq!(format!("{a:?} {b:?}"), "[32, 3, 2] []");
 }
