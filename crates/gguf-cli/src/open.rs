@@ -256,11 +256,12 @@ pub fn run_all(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
-    let run = || match uploads(plans) {
+    #[cfg(feature = "http")]
+    let options = &options.clone().read_ahead(network::read_ahead());
+    match uploads(plans) {
         None => gguf_pipeline::run_all(plans, options, progress),
         Some(locations) => remote::upload_all(plans, locations, options, progress),
-    };
-    plans.first().map_or_else(run, |(plan, _)| ahead(plan, options, run))
+    }
 }
 
 /// The places of outputs that are objects of a store; `None` for files.
@@ -288,18 +289,4 @@ pub fn expect_upload(path: &Path) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
-}
-
-/// Fetches the data that a plan reads, while `run` runs it.
-fn ahead<T>(plan: &Plan, options: &RunOptions, run: impl FnOnce() -> T) -> T {
-    #[cfg(feature = "http")]
-    if let Some(client) = network::started()
-        // A resumed run does not read what is finished.
-        && !options.resume
-    {
-        let reads = plan.reads().filter_map(Result::ok).map(|read| (read.path, read.range));
-        return client.ahead(reads, run);
-    }
-    let _ = (plan, options);
-    run()
 }

@@ -59,7 +59,7 @@ pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &T
 }
 
 /// One of the drafts of a joint run. Tensors are identified by their indexes in the first draft.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lane<'a> {
     pub(crate) draft: &'a Draft,
     /// The places of the tensors; `None` if they are those in the first draft.
@@ -67,7 +67,7 @@ pub(crate) struct Lane<'a> {
 }
 
 /// The places of the tensors of a draft.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Places {
     /// The index of each tensor in this draft.
     numbers: Vec<usize>,
@@ -137,9 +137,9 @@ impl<'a> Chunks<'a> {
         Chunks { lanes, whole_rows, tensor: first, row: 0, column: 0 }
     }
 
-    /// The chunks from a [place](Chunks::place) on, without regard to whole rows.
-    pub(crate) fn at(lanes: &'a [Lane<'a>], (tensor, row, column): (usize, u64, u64)) -> Chunks<'a> {
-        Chunks { lanes, whole_rows: false, tensor, row, column }
+    /// The chunks from a [place](Chunks::place) on.
+    pub(crate) fn at(lanes: &'a [Lane<'a>], (tensor, row, column): (usize, u64, u64), whole_rows: bool) -> Chunks<'a> {
+        Chunks { lanes, whole_rows, tensor, row, column }
     }
 
     /// The place of the next chunk: its tensor, row and column.

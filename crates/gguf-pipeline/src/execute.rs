@@ -27,8 +27,10 @@ use crate::op::ReadBuffers;
 use crate::plan::{Draft, FilePlan, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::read::Readable;
+use crate::reads::Reads;
 use crate::report::{Errors, compare_rows};
 use crate::sink::{Kept, Piece, Sink};
+use crate::source::SourceRead;
 use crate::totals::Totals;
 use crate::workers;
 
@@ -177,6 +179,24 @@ impl<'a> Run<'a> {
 
     pub(crate) fn chunks(&self, first: usize) -> Chunks<'a> {
         Chunks::from(self.lanes, first, !self.errors.is_empty())
+    }
+
+    /// The reads for the chunks of which no output keeps all. Errors end them: the run finds them itself.
+    pub(crate) fn reads<'b>(
+        &'b self,
+        parts: &'b [Vec<Part<'_>>],
+        sink: &'b dyn Sink,
+    ) -> impl Iterator<Item = SourceRead> + Send + 'b {
+        let is_missing = |index: usize, chunk: &Chunk, lane: &Lane<'_>, parts: &[Part<'_>]| {
+            let Some((number, tensor)) = lane.tensor(index) else { return false };
+            piece_of(number, tensor, chunk, parts).is_ok_and(|piece| !sink.is_kept(&piece))
+        };
+        let is_read = move |index: usize, chunk: &Chunk| {
+            self.lanes.iter().zip(parts).any(|(lane, parts)| is_missing(index, chunk, lane, parts))
+        };
+        let first = self.lanes.first().map(|lane| lane.draft);
+        let reads = first.map(|draft| Reads::new(self.lanes.into(), draft, !self.errors.is_empty(), is_read));
+        reads.into_iter().flatten().map_while(Result::ok)
     }
 
     /// The pieces of an output, in order. `plan` is the index of its plan.

@@ -5,7 +5,7 @@
 //! * [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] one that copies a GGUF. [`Plan`] is a
 //!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
 //! * [`Sink`] is where a run writes: files by default; [`MemorySink`] keeps the outputs in memory, and a custom one takes four methods.
-//! * [`Plan::reads`] lists the reads of a run, to fetch data ahead.
+//! * [`Plan::reads`] lists the reads of a run; a [`ReadAhead`] gets those that are left, to fetch the data before it is read.
 //! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources.
 //! * [`Progress`] receives [events](Event), and can cancel the work.
 //! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
@@ -54,6 +54,7 @@ pub use limits::MAX_TENSORS;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
+pub use reads::ReadAhead;
 pub use run::{check_outputs, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::execute::Overflow;
+use crate::reads::ReadAhead;
 use crate::report::Report;
 
 /// Options of a run. They do not change the bytes.
@@ -36,6 +38,8 @@ pub struct RunOptions {
     pub measure: bool,
     /// Files besides those of the plan that no output file may replace.
     pub protect: Vec<PathBuf>,
+    /// Fetches data before it is read; `None` to read it when it is needed.
+    pub read_ahead: Option<Arc<dyn ReadAhead>>,
 }
 
 impl RunOptions {
@@ -66,6 +70,12 @@ impl RunOptions {
     /// Adds files that no output may replace.
     pub fn protect(mut self, files: impl IntoIterator<Item = PathBuf>) -> RunOptions {
         self.protect.extend(files);
+        self
+    }
+
+    /// Sets what fetches data before it is read.
+    pub fn read_ahead(mut self, read_ahead: Option<Arc<dyn ReadAhead>>) -> RunOptions {
+        self.read_ahead = read_ahead;
         self
     }
 }

@@ -1,6 +1,8 @@
 //! The reads of a run, for programs that fetch data ahead.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +14,15 @@ use crate::plan::{Draft, Op, Plan};
 use crate::read::Readable;
 use crate::source::{Source, SourceRead};
 use crate::totals::Totals;
+
+/// Fetches the data of a run before it is read; see [`RunOptions::read_ahead`](crate::RunOptions::read_ahead).
+pub trait ReadAhead: Send + Sync + fmt::Debug {
+    /// Calls `work` once, and meanwhile fetches the data of `reads`, which `work` makes in nearly that order.
+    ///
+    /// They are those of [`Plan::reads`](crate::Plan::reads), without those for work that an earlier run has finished. Other reads may
+    /// occur, for example if that work is damaged.
+    fn run(&self, reads: &mut (dyn Iterator<Item = SourceRead> + Send), work: &mut dyn FnMut());
+}
 
 impl Plan {
     /// The reads of a run without [`RunOptions::measure`](crate::RunOptions::measure), in the order in which one thread makes them. Several
@@ -33,24 +44,17 @@ impl Plan {
     /// # Ok::<(), gguf_pipeline::Error>(())
     /// ```
     pub fn reads(&self) -> impl Iterator<Item = Result<SourceRead, Error>> + use<'_> {
-        let asked = Arc::new(Asked { source: Arc::clone(&self.draft.source), reads: Mutex::default() });
-        let draft = Draft { source: asked.clone(), ..self.draft.clone() };
         let lanes = [Lane::beside(&self.draft, &self.draft)];
-        Reads {
-            lanes: lanes.into_iter().flatten().collect(),
-            draft,
-            asked,
-            next: Some((0, 0, 0)),
-            totals: Totals::new(&()),
-            buffers: ReadBuffers::default(),
-            found: VecDeque::new(),
-        }
+        Reads::new(Cow::Owned(lanes.into_iter().flatten().collect()), &self.draft, false, |_, _| true)
     }
 }
 
-/// The iterator of [`Plan::reads`]: executes the reads of chunk after chunk on a source that only lists them.
-struct Reads<'a> {
-    lanes: Vec<Lane<'a>>,
+/// The reads of chunks: executes them, chunk after chunk, on a source that only lists them.
+pub(crate) struct Reads<'a, F> {
+    lanes: Cow<'a, [Lane<'a>]>,
+    whole_rows: bool,
+    /// Whether a chunk is read.
+    is_read: F,
     draft: Draft,
     asked: Arc<Asked>,
     /// The place of the next chunk; `None` after the last, and after an error.
@@ -60,7 +64,25 @@ struct Reads<'a> {
     found: VecDeque<SourceRead>,
 }
 
-impl Reads<'_> {
+impl<'a, F: FnMut(usize, &Chunk) -> bool> Reads<'a, F> {
+    /// The reads of the chunks for which `is_read` returns true; `draft` is that of the first lane.
+    pub(crate) fn new(lanes: Cow<'a, [Lane<'a>]>, draft: &Draft, whole_rows: bool, is_read: F) -> Reads<'a, F> {
+        let asked = Arc::new(Asked { source: Arc::clone(&draft.source), reads: Mutex::default() });
+        let draft = Draft { source: asked.clone(), ..draft.clone() };
+        let (totals, buffers) = (Totals::new(&()), ReadBuffers::default());
+        Reads {
+            lanes,
+            whole_rows,
+            is_read,
+            draft,
+            asked,
+            next: Some((0, 0, 0)),
+            totals,
+            buffers,
+            found: VecDeque::new(),
+        }
+    }
+
     /// Lists the reads of a chunk.
     fn add(&mut self, index: usize, chunk: &Chunk) -> Result<(), Error> {
         let Some(tensor) = self.draft.tensors.get(index) else { return Ok(()) };
@@ -79,7 +101,7 @@ impl Reads<'_> {
     }
 }
 
-impl Iterator for Reads<'_> {
+impl<F: FnMut(usize, &Chunk) -> bool> Iterator for Reads<'_, F> {
     type Item = Result<SourceRead, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -87,9 +109,13 @@ impl Iterator for Reads<'_> {
             if let Some(read) = self.found.pop_front() {
                 return Some(Ok(read));
             }
-            let mut chunks = Chunks::at(&self.lanes, self.next.take()?);
+            let mut chunks = Chunks::at(&self.lanes, self.next.take()?, self.whole_rows);
             let (index, chunk) = chunks.next()?;
             let place = chunks.place();
+            if !(self.is_read)(index, &chunk) {
+                self.next = Some(place);
+                continue;
+            }
             match self.add(index, &chunk) {
                 Ok(()) => self.next = Some(place),
                 Err(e) => return Some(Err(e)),

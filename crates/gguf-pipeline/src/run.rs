@@ -10,6 +10,7 @@ use crate::execute::{Overflow, Part, Run};
 use crate::options::{RunOptions, RunSummary};
 use crate::plan::{Plan, TensorPlan};
 use crate::progress::{Event, Progress};
+use crate::reads::ReadAhead;
 use crate::report::Errors;
 use crate::sink::{NewOutput, Sink};
 use crate::write::Files;
@@ -141,7 +142,7 @@ pub fn run_all_to(
         false => Vec::new(),
     };
     let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };
-    let overflows = write_outputs(plans, &run, sink, progress)?;
+    let overflows = write_outputs(plans, &run, sink, options.read_ahead.as_deref(), progress)?;
     let mut errors = errors.into_iter();
     let summaries = overflows.into_iter().map(|overflows| RunSummary {
         paths: Vec::new(),
@@ -156,6 +157,7 @@ fn write_outputs(
     plans: &[&Plan],
     run: &Run<'_>,
     sink: &mut dyn Sink,
+    read_ahead: Option<&dyn ReadAhead>,
     progress: &dyn Progress,
 ) -> Result<Vec<Vec<Overflow>>, Error> {
     let mut outputs: Vec<NewOutput<'_>> = Vec::new();
@@ -170,7 +172,7 @@ fn write_outputs(
     let n_tensors = run.lanes.first().map_or(0, |lane| lane.draft.tensors.len());
     let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes);
     progress.event(Event::Started { n_tensors, bytes: bytes.fold(0, u64::saturating_add) });
-    let written = fill(&parts, run, sink, progress).and_then(|overflows| {
+    let written = fill(&parts, run, sink, read_ahead, progress).and_then(|overflows| {
         sink.commit(progress)?;
         Ok(overflows)
     });
@@ -188,9 +190,15 @@ fn fill(
     parts: &[Vec<Part<'_>>],
     run: &Run<'_>,
     sink: &dyn Sink,
+    read_ahead: Option<&dyn ReadAhead>,
     progress: &dyn Progress,
 ) -> Result<Vec<Vec<Overflow>>, Error> {
-    let overflows = run.execute(parts, sink, progress)?;
+    let mut executed = None;
+    if let Some(read_ahead) = read_ahead {
+        let mut work = || executed = Some(run.execute(parts, sink, progress));
+        read_ahead.run(&mut run.reads(parts, sink), &mut work);
+    }
+    let overflows = executed.unwrap_or_else(|| run.execute(parts, sink, progress))?;
     progress.event(Event::Written);
     sink.flush()?;
     progress.event(Event::Synced);

@@ -91,6 +91,12 @@ pub trait Sink: Sync {
         Ok(Kept::Nothing)
     }
 
+    /// Whether an earlier run says that it has left a piece, which is not verified here: its data is not fetched ahead. By default, it
+    /// does not.
+    fn is_kept(&self, _piece: &Piece<'_>) -> bool {
+        false
+    }
+
     /// Notes that a piece is written, with the number of finite values that became infinite. By default, does nothing.
     ///
     /// # Errors

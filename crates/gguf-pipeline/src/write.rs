@@ -223,6 +223,12 @@ impl Sink for Files {
         })
     }
 
+    fn is_kept(&self, piece: &Piece<'_>) -> bool {
+        self.begun(piece.output).is_ok_and(|Begun { output, journal }| {
+            output.is_finished() || journal.as_ref().is_some_and(|journal| record(journal, piece).is_some())
+        })
+    }
+
     fn written(&self, piece: &Piece<'_>, bytes: &[u8], overflows: u64) -> Result<(), Error> {
         let Some(journal) = &self.begun(piece.output)?.journal else { return Ok(()) };
         let Piece { index, first, n_elements, .. } = *piece;

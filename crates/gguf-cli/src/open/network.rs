@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gguf_pipeline::{ReadAhead, SourceRead};
 use gguf_remote::{Client, Event, Observer, Secret, Settings};
 
 use crate::failure::Failure;
@@ -41,6 +42,20 @@ pub fn client() -> Result<&'static Client, Failure> {
 /// The client, if a URL was opened.
 pub fn started() -> Option<&'static Client> {
     CLIENT.get()
+}
+
+/// What fetches the data of a run before it is read, if a URL was opened.
+pub fn read_ahead() -> Option<Arc<dyn ReadAhead>> {
+    started().map(|client| Arc::new(Ahead(client.clone())) as _)
+}
+
+#[derive(Debug)]
+struct Ahead(Client);
+
+impl ReadAhead for Ahead {
+    fn run(&self, reads: &mut (dyn Iterator<Item = SourceRead> + Send), work: &mut dyn FnMut()) {
+        self.0.ahead(reads.map(|read| (read.path, read.range)), work);
+    }
 }
 
 /// Sets whether each request is reported.

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_io::Writer;
 use gguf_pipeline::plan::Rounding;
-use gguf_pipeline::{Draft, Error, Event, Overflow, Progress};
+use gguf_pipeline::{Draft, Error, Event, Overflow, Progress, ReadAhead, SourceRead, run_all};
 
 use crate::common::{threads, typed, write_model};
 
@@ -590,4 +591,55 @@ fn counts_of_infinities_are_resumed() {
         fs::remove_file(&out).unwrap();
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Notes the reads that are to be fetched ahead.
+#[derive(Debug, Default)]
+struct Noted(Mutex<Vec<SourceRead>>);
+
+impl ReadAhead for Noted {
+    fn run(&self, reads: &mut (dyn Iterator<Item = SourceRead> + Send), work: &mut dyn FnMut()) {
+        self.0.lock().unwrap().extend(reads);
+        work();
+    }
+}
+
+/// Fetches nothing, and does not call the work.
+#[derive(Debug)]
+struct Idle;
+
+impl ReadAhead for Idle {
+    fn run(&self, _: &mut (dyn Iterator<Item = SourceRead> + Send), _: &mut dyn FnMut()) {}
+}
+
+#[test]
+fn data_of_kept_work_is_not_fetched_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = model(dir.path());
+    let draft = Draft::copy_of(&input).unwrap();
+    let plans = [GgmlType::Q8_0, GgmlType::Q4_0].map(|ty| typed(draft.clone(), ty).lay_out().unwrap());
+    let all: Vec<SourceRead> = plans[0].reads().map(Result::unwrap).collect();
+    assert_eq!(all.len() as u64, CHUNKS);
+    for several in [false, true] {
+        for done in 0..=CHUNKS {
+            let outs = [0, 1].map(|plan| dir.path().join(format!("{several}-{done}-{plan}.gguf")));
+            let plans = plans.iter().zip(outs.iter().map(PathBuf::as_path)).take(1 + usize::from(several));
+            let plans: Vec<_> = plans.collect();
+            let noted = Arc::new(Noted::default());
+            let options = threads(1).resume(true).read_ahead(Some(Arc::clone(&noted) as _));
+            let reads = |watch: &Watch| {
+                let _ = run_all(&plans, &options, watch);
+                std::mem::take(&mut *noted.0.lock().unwrap())
+            };
+            let until = done * plans.len() as u64;
+            assert_eq!(reads(&after(until)), all);
+            let left = if done == CHUNKS { &[] } else { all.get(done as usize..).unwrap() };
+            assert_eq!(reads(&Watch::default()), left, "{several}, {done} done");
+            assert!(outs[0].exists());
+        }
+    }
+    let out = dir.path().join("idle.gguf");
+    let options = threads(1).read_ahead(Some(Arc::new(Idle)));
+    plans[0].run(&out, &options, &()).unwrap();
+    assert_eq!(fs::read(out).unwrap(), fs::read(dir.path().join("false-3-0.gguf")).unwrap());
 }

@@ -509,6 +509,10 @@ impl Sink for StoreSink {
         }
     }
 
+    fn is_kept(&self, piece: &Piece<'_>) -> bool {
+        matches!(self.kept(piece, &mut Vec::new()), Ok(Kept::Intact { .. }))
+    }
+
     fn written(&self, piece: &Piece<'_>, _: &[u8], overflows: u64) -> Result<(), RunError> {
         let kept = self.uploads.get(piece.output).and_then(|upload| upload.kept.as_ref());
         if let Some(kept) = kept.filter(|_| overflows > 0) {
