@@ -10,7 +10,7 @@ use ggufkit::edit::{EditError, Error as EditModelError};
 use ggufkit::io::Error as IoError;
 use ggufkit::pipeline::Error as PipelineError;
 use ggufkit::{CheckOptions, Severity};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -28,9 +28,17 @@ pub fn raise(error: impl Into<ggufkit::Error>) -> PyErr {
             e.set_item("field", name)
         }),
         Cause::Io(IoError::Shards { path, .. }) => new(py, "FormatError", message, |e| e.set_item("path", path)),
-        Cause::Io(IoError::Exists(path)) => os_error(io::ErrorKind::AlreadyExists.into(), Some(path), message),
-        Cause::Io(IoError::Io { path, source, .. }) => os_error(source.kind().into(), Some(path), message),
-        Cause::System(path, source) => os_error(source.kind().into(), Some(path), message),
+        Cause::Io(IoError::Exists(path)) => os_error(
+            py,
+            io::ErrorKind::AlreadyExists,
+            None,
+            path,
+            "already exists; allow overwriting it, or choose another name",
+        ),
+        Cause::Io(IoError::Io { path, action, source }) => {
+            os_error(py, source.kind(), source.raw_os_error(), path, &format!("cannot {action}: {source}"))
+        }
+        Cause::System(path, source) => os_error(py, source.kind(), source.raw_os_error(), path, &source.to_string()),
         Cause::Io(_) | Cause::Other => new(py, "GgufError", message, |_| Ok(())),
         Cause::Key => new(py, "KeyNotFoundError", message, |_| Ok(())),
         Cause::Value => PyValueError::new_err(message),
@@ -133,17 +141,24 @@ fn errors<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyType>> {
     Ok(py.import("ggufkit._errors")?.getattr(class)?.cast_into()?)
 }
 
-/// The class derived from `OSError` for an error of the system.
-fn os_error(source: io::Error, path: Option<&Path>, message: String) -> PyErr {
-    Python::attach(|py| {
-        // PyO3 knows the class for each kind of error.
-        let class = PyErr::from(source).get_type(py);
-        let made = class.call1((message,)).and_then(|error| {
-            if let Some(path) = path {
-                error.setattr("filename", path)?;
-            }
-            Ok(PyErr::from_value(error))
-        });
-        made.unwrap_or_else(|e| e)
-    })
+/// The exception derived from `OSError` for an error of the system, or of a server.
+fn os_error(py: Python<'_>, kind: io::ErrorKind, errno: Option<i32>, path: &Path, message: &str) -> PyErr {
+    // Python chooses the class by the number, which errors of servers do not have.
+    let name = match kind {
+        io::ErrorKind::NotFound => "ENOENT",
+        io::ErrorKind::PermissionDenied => "EACCES",
+        io::ErrorKind::AlreadyExists => "EEXIST",
+        io::ErrorKind::TimedOut => "ETIMEDOUT",
+        io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
+        io::ErrorKind::ConnectionReset => "ECONNRESET",
+        _ => "EIO",
+    };
+    let make = || -> PyResult<PyErr> {
+        let number = match errno {
+            Some(number) => number,
+            None => py.import("errno")?.getattr(name)?.extract()?,
+        };
+        Ok(PyErr::from_value(py.get_type::<PyOSError>().call1((number, message, path.as_os_str()))?))
+    };
+    make().unwrap_or_else(|e| e)
 }

@@ -2,6 +2,7 @@
 
 import collections.abc
 import copy
+import errno
 import gc
 import multiprocessing
 import pickle
@@ -163,7 +164,8 @@ def test_a_file_that_is_not_gguf_is_a_format_error(tmp_path: Path, tiny: Path) -
 def test_errors_of_the_system_are_os_errors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         gk.open(tmp_path / "none.gguf")
-    assert caught.value.filename == tmp_path / "none.gguf"
+    assert caught.value.filename == str(tmp_path / "none.gguf") and caught.value.errno == errno.ENOENT
+    assert "cannot open: No such file" in str(caught.value)
     with pytest.raises((IsADirectoryError, gk.GgufError)):
         gk.open(tmp_path)
 
