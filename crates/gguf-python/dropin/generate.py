@@ -37,13 +37,18 @@ def main() -> None:
     sys.path.insert(0, sys.argv[1])
     import gguf
 
-    for name, text in {
+    for name, text in modules(gguf).items():
+        (TARGET / name).write_text(text, encoding="utf-8")
+
+
+def modules(gguf: ModuleType) -> dict[str, str]:
+    """The modules by file name, of the facts of the original package."""
+    return {
         "constants.py": constants(gguf.constants),
         "_tensor_names.py": tensor_names(gguf.tensor_mapping.TensorNameMap),
         "_add_methods.py": add_methods(gguf.GGUFWriter, gguf.Keys),
         "_grids.py": grids(gguf.quants),
-    }.items():
-        (TARGET / name).write_text(text, encoding="utf-8")
+    }
 
 
 # constants.py

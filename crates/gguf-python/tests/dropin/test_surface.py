@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import importlib.util
 import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
-from both import MODULES, OURS, SCRIPTS, THEIRS
+from both import DROPIN, MODULES, OURS, SCRIPTS, THEIRS
 
 
 def parameters(function) -> list[tuple[str, object, object]] | None:
@@ -140,3 +142,13 @@ def test_unknown_types_of_tensors_are_members() -> None:
     for value in (-1, 2**32, "F32", 1.5):
         with pytest.raises(ValueError):
             OURS.GGMLQuantizationType(value)
+
+
+def test_generated_modules_are_those_of_the_original() -> None:
+    path = Path(__file__).parent.parent.parent / "dropin/generate.py"
+    spec = importlib.util.spec_from_file_location("generate", path)
+    assert spec is not None and spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for name, text in generate.modules(THEIRS.gguf).items():
+        assert (DROPIN / "gguf" / name).read_text(encoding="utf-8") == text, f"{name} is not current: run {path.name}"
