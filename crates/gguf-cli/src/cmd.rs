@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::str::FromStr;
 
 use gguf_io::{Model, ModelFile, ReadAt as _};
 
@@ -122,6 +123,17 @@ pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
     let (kind, found) = if dir.exists() { ("failed", "is not a folder") } else { ("not_found", "no such folder") };
     let message = format!("{}: {found}; {expected}", dir.display());
     Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
+}
+
+/// Parses a number that must not be 0, such as that of threads.
+///
+/// # Errors
+/// Returns a message if the text is not such a number.
+pub fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
+    match text.parse::<u64>() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        _ => text.parse().map_err(|_| "expected a whole number".to_owned()),
+    }
 }
 
 /// Checks that a file or folder exists.

@@ -210,14 +210,14 @@ impl fmt::Display for Error {
             }
             Error::ShardTooSmall { path, tensor: None, needed, limit } => write!(
                 f,
-                "{}: the metadata takes {} bytes; a shard may have {}",
+                "{}: the metadata takes {} bytes; the limit of a shard is {}",
                 path.display(),
                 grouped(*needed),
                 grouped(*limit)
             ),
             Error::ShardTooSmall { path, tensor: Some(tensor), needed, limit } => write!(
                 f,
-                "{}: a shard with the tensor {tensor} alone takes {} bytes; it may have {}",
+                "{}: {tensor} alone makes a shard of {} bytes; the limit is {}",
                 path.display(),
                 grouped(*needed),
                 grouped(*limit)

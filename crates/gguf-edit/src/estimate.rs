@@ -248,7 +248,7 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let compute = build(&hparams, family, cells, batch).buffer_bytes();
     cpu.output = hparams.n_vocab.saturating_mul(4).saturating_mul(setup.n_seq);
     let mut assumptions = vec![
-        format!("batches of {} tokens are computed {n_tokens} at a time, on one device or on the host", setup.n_batch),
+        format!("batch {}, micro-batch {n_tokens}; no pipeline parallelism", setup.n_batch),
         match setup.flash {
             true => "flash attention is used".to_owned(),
             false => "flash attention is not used, so all scores of a layer are in memory at once".to_owned(),

@@ -227,7 +227,7 @@ impl fmt::Display for Error {
                 "{}: {kind}, expected a checkpoint: a folder with config.json in it, or a file of tensors",
                 path.display()
             ),
-            Error::Gguf { path } => write!(f, "{}: a GGUF file already", path.display()),
+            Error::Gguf { path } => write!(f, "{}: is already GGUF", path.display()),
             Error::Revisions { dir, revisions } if revisions.0.is_empty() => {
                 write!(f, "{}: no revision of the model in the cache; fetch it", dir.display())
             }

@@ -80,7 +80,7 @@ pub struct Args {
     json: bool,
 
     /// Number of threads; by default, one per processor
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
 
     /// Print no progress; with --check, print only differences

@@ -142,7 +142,7 @@ pub struct Args {
     big_endian: bool,
 
     /// Number of threads; by default, one per processor
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything

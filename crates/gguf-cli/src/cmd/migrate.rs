@@ -64,7 +64,7 @@ pub struct Args {
     recode_as: GgmlType,
 
     /// Number of threads; by default, one per processor
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything; reads only the scales that lose precision

@@ -20,7 +20,7 @@ pub struct Shards {
     split_max_size: Option<NonZeroU64>,
 
     /// Write shards of at most N tensors; OUT is the prefix of their names
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroU64>)]
     split_max_tensors: Option<NonZeroU64>,
 }
 

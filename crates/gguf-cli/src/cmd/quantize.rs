@@ -94,7 +94,7 @@ pub struct How {
     keep_split: bool,
 
     /// Number of threads; by default, one per processor
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything; reads no weights, or only a sample of them for a target size

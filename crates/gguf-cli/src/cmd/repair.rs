@@ -208,10 +208,11 @@ impl Args {
             self.note(ui, &done(&bytes, "removed"));
         }
         let (n, bytes) = (comparison.bad().len() as u64, size(comparison.bad_bytes()));
+        let ranges = format!("{} range{}", grouped(n), if n == 1 { "" } else { "s" });
         match n {
             0 => {}
-            _ if self.dry_run => self.note(ui, &done(&format!("{bytes} in {} ranges", grouped(n)), "copied")),
-            _ => self.note(ui, &format!("{bytes} in {} ranges copied; all tensors match the copy", grouped(n))),
+            _ if self.dry_run => self.note(ui, &done(&format!("{bytes} in {ranges}"), "copied")),
+            _ => self.note(ui, &format!("{bytes} in {ranges} copied; all tensors match the copy")),
         }
         let differences = comparison.differences();
         if differences.is_empty() && comparison.is_same() {
@@ -302,7 +303,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
         }
     }
     let advice = match (diagnosis.is_whole(), diagnosis.mends().is_empty(), diagnosis.has_head()) {
-        (true, ..) => "intact, as far as can be checked without a copy",
+        (true, ..) => "structure intact; names, keys and weights were not checked",
         (_, false, _) => {
             "--mend repairs the items listed under Repairs; --from COPY copies the rest from an intact copy"
         }

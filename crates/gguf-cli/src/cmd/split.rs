@@ -44,7 +44,10 @@ pub struct Args {
     prefix: PathBuf,
 
     /// Maximum number of tensors per shard
-    #[arg(long, value_name = "N", alias = "split-max-tensors", group = "limit")]
+    #[arg(
+        long, value_name = "N", alias = "split-max-tensors", group = "limit",
+        value_parser = crate::cmd::at_least_one::<NonZeroU64>
+    )]
     max_tensors: Option<NonZeroU64>,
 
     /// Maximum size of the tensor data per shard, such as 4GB or 500MB, without metadata, as in llama-gguf-split; a

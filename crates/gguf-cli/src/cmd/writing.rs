@@ -18,7 +18,7 @@ use crate::watch::Watch;
 #[derive(Debug, clap::Args)]
 pub struct Writing {
     /// Number of threads; by default, one per processor
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     pub threads: Option<NonZeroUsize>,
 
     /// Overwrite existing output

@@ -160,3 +160,15 @@ fn chosen_names_are_no_findings() {
         "if you publish the file, rename it to Glossary-2.9M-BF16.gguf; gguf name FILE --rename does that\n",
     ]);
 }
+
+/// Numbers that must not be 0 are refused in words, not in terms of types.
+#[test]
+fn zero_is_refused_in_words() {
+    for line in
+        ["quantize a b Q4_0 -j 0", "hash a -j 0", "split a b --max-tensors 0", "convert a -o b --split-max-tensors 0"]
+    {
+        let run = gguf(words(line)).exits(2);
+        assert!(run.err.contains("must be at least 1"), "{line}: {}", run.err);
+    }
+    gguf(words("hash a -j x")).exits(2).says(&["expected a whole number"]);
+}

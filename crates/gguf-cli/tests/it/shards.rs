@@ -43,7 +43,7 @@ fn a_dry_run_shows_the_shards_and_writes_nothing() {
     let prefix = dir.path().join("s");
     let before = names(dir.path());
     let args = ["split", text(&model), text(&prefix), "--max-file-size", "64100", "-n"];
-    gguf(args).exits(2).says(&["the tensor token_embd.weight alone takes ", "use a larger --max-file-size"]);
+    gguf(args).exits(2).says(&["token_embd.weight alone makes a shard of ", "use a larger --max-file-size"]);
     let args = ["split", text(&model), text(&prefix), "--max-tensors", "1", "-n"];
     gguf(args).exits(0).silently().prints(&[
         "SHARD",

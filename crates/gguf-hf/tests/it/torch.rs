@@ -335,7 +335,7 @@ fn paths_that_are_no_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let refusal = |name: &str| plan(dir.path().join(name), &Options::default()).unwrap_err().to_string();
     for (name, content, expected) in [
-        ("model.gguf", &b"GGUF\x03\0\0\0"[..], "a GGUF file already"),
+        ("model.gguf", &b"GGUF\x03\0\0\0"[..], "is already GGUF"),
         ("model.zip", b"PK\x03\x04", "rename the file"),
         ("page.txt", b"<!DOCTYPE html><html>", "an HTML page, expected a checkpoint"),
         ("empty.dat", b"", "an empty file, expected a checkpoint"),
