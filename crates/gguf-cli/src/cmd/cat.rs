@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
 use crate::text::shape;
-use crate::ui::{Style, Ui, digits, grouped, percent, size};
+use crate::ui::{Style, Ui, digits, grouped, percent, rounded, size};
 use crate::watch::Watch;
 
 /// Width of the longest bar if standard output is not a terminal.
@@ -223,7 +223,7 @@ fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()
 /// A bar proportional to `n / most`; any `n` above 0 gets a visible bar.
 fn bar(n: u64, most: u64, room: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (n as f64 / most as f64 * room as f64 * 8.0).round() as usize;
+    let eighths = rounded(n as f64 / most as f64 * room as f64 * 8.0);
     let eighths = if n > 0 { eighths.max(1) } else { 0 };
     "█".repeat(eighths / 8) + EIGHTHS.get(eighths % 8).copied().unwrap_or_default()
 }

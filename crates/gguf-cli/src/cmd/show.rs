@@ -392,6 +392,7 @@ fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
         Some(factor) => format!("rope scaling {kind} by {factor}"),
         None => format!("rope scaling {kind}"),
     });
+    #[allow(clippy::cast_possible_truncation, reason = "llama.cpp reads the base in single precision")]
     let base = s.rope_freq_base.map(|base| format!("rotary base {}", base as f32));
     let window = s.sliding_window.map(|w| format!("sliding window {}", grouped(w)));
     add("Context", parts(&[s.context_length.map(|l| n(l, "token", "tokens")), window, base, scaling]));

@@ -35,6 +35,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         return whole.checked_mul(unit).filter(|&n| n > 0).ok_or_else(|| "not a valid file size".to_owned());
     }
     match number.parse::<f64>().map(|n| (n * unit as f64).floor()) {
+        #[allow(clippy::cast_possible_truncation, reason = "the number is whole, and less than `u64::MAX`")]
         Ok(bytes) if (1.0..9e18).contains(&bytes) => Ok(bytes as u64),
         Ok(_) => Err("not a valid file size".to_owned()),
         Err(_) => Err("expected a size such as 4.2GiB, 4.2GB, 700MiB or 1234567".to_owned()),

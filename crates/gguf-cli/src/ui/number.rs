@@ -54,9 +54,18 @@ pub fn digits(x: f64) -> String {
     let magnitude = x.abs().log10().floor();
     match magnitude {
         _ if x == 0.0 => "0".to_owned(),
-        -4.0..=6.0 => format!("{x:.*}", (3.0 - magnitude).max(0.0) as usize),
+        -4.0..=6.0 => format!("{x:.*}", rounded(3.0 - magnitude)),
         _ => format!("{x:.2e}"),
     }
+}
+
+/// The whole number nearest to `x`, for a number of digits or columns; 0 if `x` is negative.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the number is whole, and one out of range becomes the nearest in range"
+)]
+pub fn rounded(x: f64) -> usize {
+    x.round() as usize
 }
 
 /// `4.85`
@@ -70,7 +79,7 @@ pub fn duration(time: Duration) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.*} s", if seconds < 1.0 { 2 } else { 1 });
     }
-    match seconds.round() as u64 {
+    match time.saturating_add(Duration::from_millis(500)).as_secs() {
         s @ ..=119 => format!("{s} s"),
         s @ ..=7199 => format!("{} min {} s", s / 60, s % 60),
         s => format!("{} h {} min", s / 3600, s / 60 % 60),

@@ -5,7 +5,7 @@ use std::io::Write;
 use gguf_format::sort::CompactSort as _;
 use gguf_model::arch::UNSUPPORTED_ENCODERS;
 use gguf_model::image::IMAGE_MODELS;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::failure::{Outcome, Verdict};
 use crate::json;
@@ -30,11 +30,13 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
     if ui.schema.is_some() {
         let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
         let architectures: Vec<Value> = rows.iter().map(architecture).collect();
-        let mut listed = json!({ "architectures": architectures });
+        let mut listed = Map::new();
+        listed.insert("architectures".to_owned(), architectures.into());
         if all {
             let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
-            listed["unsupported"] = unsupported().map(class).collect();
-            listed["unsupported_encoders"] = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
+            let encoders = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
+            listed.insert("unsupported".to_owned(), unsupported().map(class).collect());
+            listed.insert("unsupported_encoders".to_owned(), encoders);
         }
         json::print(ui, 3, &listed)?;
         return Ok(Verdict::Good);

@@ -25,11 +25,11 @@ pub fn groups<'t>(a: &'t str, b: &'t str) -> Vec<Vec<(In, &'t str)>> {
     let mut shown_to = 0;
     for (i, _) in lines.iter().enumerate().filter(|(_, line)| line.0 != In::Both) {
         let from = i.saturating_sub(CONTEXT);
-        let to = lines.len().min(i + 1 + CONTEXT);
-        if from > shown_to || groups.is_empty() {
-            groups.push(lines[from..to].to_vec());
-        } else if let Some(group) = groups.last_mut() {
-            group.extend_from_slice(&lines[shown_to..to]);
+        let to = i + 1 + CONTEXT;
+        let until = lines.iter().take(to).copied();
+        match groups.last_mut() {
+            Some(group) if from <= shown_to => group.extend(until.skip(shown_to)),
+            _ => groups.push(until.skip(from).collect()),
         }
         shown_to = to;
     }
@@ -40,30 +40,29 @@ pub fn groups<'t>(a: &'t str, b: &'t str) -> Vec<Vec<(In, &'t str)>> {
 fn lines<'t>(a: &'t str, b: &'t str) -> Vec<(In, &'t str)> {
     let [a, b] = [a, b].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let n_start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let n_end = a[n_start..].iter().rev().zip(b[n_start..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let (start, end) = (&a[..n_start], &a[a.len() - n_end..]);
-    let (a, b) = (&a[n_start..a.len() - n_end], &b[n_start..b.len() - n_end]);
+    let ((start, a), (_, b)) = (a.split_at(n_start), b.split_at(n_start));
+    let n_end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let ((mut a, end), (mut b, _)) = (a.split_at(a.len() - n_end), b.split_at(b.len() - n_end));
 
     let mut lines: Vec<_> = start.iter().map(|&line| (In::Both, line)).collect();
-    let (mut i, mut j) = (0, 0);
     if a.len().saturating_mul(b.len()) <= MAX_PAIRS {
-        let common = common(a, b);
-        let rest = |i: usize, j: usize| common[i * (b.len() + 1) + j];
-        while i < a.len() && j < b.len() {
-            if a[i] == b[j] {
-                lines.push((In::Both, a[i]));
-                (i, j) = (i + 1, j + 1);
-            } else if rest(i + 1, j) >= rest(i, j + 1) {
-                lines.push((In::A, a[i]));
-                i += 1;
+        let (lens, width) = (common(a, b), b.len() + 1);
+        let common = |a: &[&str], b: &[&str]| lens.get(a.len() * width + b.len());
+        while let ([line, a_rest @ ..], [other, b_rest @ ..]) = (a, b) {
+            if line == other {
+                lines.push((In::Both, *line));
+                (a, b) = (a_rest, b_rest);
+            } else if common(a_rest, b) >= common(a, b_rest) {
+                lines.push((In::A, *line));
+                a = a_rest;
             } else {
-                lines.push((In::B, b[j]));
-                j += 1;
+                lines.push((In::B, *other));
+                b = b_rest;
             }
         }
     }
-    lines.extend(a[i..].iter().map(|&line| (In::A, line)));
-    lines.extend(b[j..].iter().map(|&line| (In::B, line)));
+    lines.extend(a.iter().map(|&line| (In::A, line)));
+    lines.extend(b.iter().map(|&line| (In::B, line)));
     lines.extend(end.iter().map(|&line| (In::Both, line)));
     // Between common lines, those removed come first.
     lines
@@ -72,16 +71,24 @@ fn lines<'t>(a: &'t str, b: &'t str) -> Vec<(In, &'t str)> {
     lines
 }
 
-/// The length of a longest common subsequence of `a[i..]` and `b[j..]`, for all `i` and `j`, in rows of one more than the length of `b`.
+/// The length of a longest common subsequence of the last `i` lines of `a` and the last `j` of `b`, for all `i` and `j`, in rows of one
+/// more than the length of `b`.
 fn common(a: &[&str], b: &[&str]) -> Vec<u16> {
     let width = b.len() + 1;
     // The shorter text has at most 2048 lines.
-    let mut lens = vec![0; (a.len() + 1) * width];
-    for (i, line) in a.iter().enumerate().rev() {
-        for (j, other) in b.iter().enumerate().rev() {
-            let [below, right] = [lens[(i + 1) * width + j], lens[i * width + j + 1]];
-            lens[i * width + j] = if line == other { lens[(i + 1) * width + j + 1] + 1 } else { below.max(right) };
+    let mut lens = Vec::with_capacity((a.len() + 1) * width);
+    let (mut shorter, mut row) = (vec![0; width], Vec::with_capacity(width));
+    lens.extend_from_slice(&shorter);
+    for line in a.iter().rev() {
+        let mut len = 0;
+        row.clear();
+        row.push(len);
+        for (other, (both, without)) in b.iter().rev().zip(shorter.iter().zip(shorter.iter().skip(1))) {
+            len = if line == other { both + 1 } else { len.max(*without) };
+            row.push(len);
         }
+        lens.extend_from_slice(&row);
+        std::mem::swap(&mut shorter, &mut row);
     }
     lens
 }

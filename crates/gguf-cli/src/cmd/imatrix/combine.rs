@@ -255,6 +255,10 @@ fn warn_of_uncounted(ui: &mut Ui, matrices: &[ImatrixFile]) {
 }
 
 fn warn_of_rounded(ui: &mut Ui, matrix: &Imatrix) {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "counts are stored in single precision, in which large ones are whole numbers"
+    )]
     let is_rounded = |n: i64| n > EXACT && (n as f32) as i64 != n;
     let n = matrix.entries.values().filter(|e| e.counts.iter().any(|&n| is_rounded(n))).count() as u64;
     if n > 0 {

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::cmd::writing::{Hashing, WrittenFile, print_written, tensors};
 use crate::failure::Failure;
 use crate::json;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, wrap};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, rounded, wrap};
 
 /// The content of standard output after a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub fn number(x: f64) -> String {
     match x.abs() {
         0.0 => "0".to_owned(),
         1e-4..1e6 => {
-            let digits = (2 - x.abs().log10().floor() as i32).max(0) as usize;
+            let digits = rounded(2.0 - x.abs().log10().floor());
             format!("{x:.digits$}")
         }
         _ => format!("{x:.2e}"),
@@ -166,7 +166,7 @@ pub fn cosine(x: f64) -> String {
     if distance < 1e-12 {
         return "1".to_owned();
     }
-    let nines = (-distance.log10()).ceil().clamp(1.0, 12.0) as usize;
+    let nines = rounded((-distance.log10()).ceil().clamp(1.0, 12.0));
     format!("{x:.*}", nines + 1)
 }
 

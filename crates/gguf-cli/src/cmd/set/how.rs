@@ -550,8 +550,8 @@ fn change_json(change: &Change) -> Value {
                 "type": ty(after), "after": shown(after),
             });
             let elements: Vec<Value> = change.elements().map(element).collect();
-            if !elements.is_empty() {
-                change_json["elements"] = elements.into();
+            if let Some(fields) = change_json.as_object_mut().filter(|_| !elements.is_empty()) {
+                fields.insert("elements".to_owned(), elements.into());
             }
             change_json
         }
