@@ -19,6 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("ggufkit", LIBRARIES),
     ("gguf-cli", ALL),
     ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
+    ("gguf-python", &["gguf-format", "gguf-quants", "ggufkit"]),
     // For tests only: in no other list.
     ("gguf-test", &["gguf-format", "gguf-quants", "gguf-io", "gguf-capi"]),
 ];
