@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ureq::BodyReader;
 use ureq::http::header::{self, HeaderMap, HeaderName};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::attempts::{Failed, Retry, wait_of};
 use crate::budget::Budget;
@@ -24,6 +25,8 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     agent: ureq::Agent,
+    /// The agent for URLs that are requested through the proxy.
+    through_proxy: Option<ureq::Agent>,
     settings: Arc<Settings>,
     endpoint: Url,
     budget: Arc<Budget>,
@@ -61,24 +64,32 @@ impl Client {
     pub fn new(settings: Settings) -> Result<Client, Error> {
         let endpoint = Url::parse(settings.endpoint.trim_end_matches('/'));
         let endpoint = endpoint.map_err(|e| Error::new("the endpoint of the Hub", Problem::Location(e)))?;
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .user_agent(settings.user_agent.as_str())
-            .accept_encoding("identity")
-            .timeout_connect(Some(settings.connect_timeout))
-            .timeout_per_read(Some(settings.read_timeout))
-            .timeout_per_write(Some(settings.read_timeout))
-            .timeout_recv_response(Some(settings.read_timeout))
-            .max_idle_connections(32)
-            .max_idle_connections_per_host(16)
-            .build();
-        let agent = ureq::Agent::new_with_config(config);
+        let own = settings.certificates.iter().map(|der| Certificate::from_der(der).to_owned());
+        let roots = if settings.certificates.is_empty() { RootCerts::WebPki } else { own.into() };
+        let agent = |proxy: Option<ureq::Proxy>| {
+            ureq::Agent::config_builder()
+                .tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .max_redirects_will_error(false)
+                .proxy(proxy)
+                .user_agent(settings.user_agent.as_str())
+                .accept_encoding("identity")
+                .timeout_connect(Some(settings.connect_timeout))
+                .timeout_per_read(Some(settings.read_timeout))
+                .timeout_per_write(Some(settings.read_timeout))
+                .timeout_recv_response(Some(settings.read_timeout))
+                .max_idle_connections(32)
+                .max_idle_connections_per_host(16)
+                .build()
+                .into()
+        };
+        let through_proxy = settings.proxy.as_ref().map(|proxy| agent(Some(proxy.through.clone())));
+        let agent: ureq::Agent = agent(None);
         let settings = Arc::new(settings);
         Ok(Client(Arc::new(Inner {
             agent,
+            through_proxy,
             endpoint,
             budget: Arc::default(),
             resolved: Resolved::default(),
@@ -168,7 +179,9 @@ impl Client {
         request: Request<'_>,
         with_token: bool,
     ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
-        let mut get = self.0.agent.get(url.whole());
+        let proxy = self.settings().proxy.as_ref().filter(|proxy| proxy.is_for(url));
+        let agent = proxy.and(self.0.through_proxy.as_ref()).unwrap_or(&self.0.agent);
+        let mut get = agent.get(url.whole());
         match request.range {
             Some((first, Some(last))) => get = get.header(header::RANGE, format!("bytes={first}-{last}")),
             Some((first, None)) => get = get.header(header::RANGE, format!("bytes={first}-")),
@@ -219,6 +232,10 @@ impl Client {
                 (Problem::Connection("the URL is invalid".to_owned()), Retry::Never)
             }
             ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
+                (Problem::Connection(e.to_string()), Retry::Never)
+            }
+            // An invalid certificate, or no TLS.
+            ureq::Error::Io(e) if e.kind() == io::ErrorKind::InvalidData => {
                 (Problem::Connection(e.to_string()), Retry::Never)
             }
             ureq::Error::Io(e) if e.kind() == io::ErrorKind::TimedOut => {

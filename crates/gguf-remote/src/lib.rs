@@ -25,6 +25,8 @@ mod location;
 #[cfg(feature = "http")]
 mod open;
 #[cfg(feature = "http")]
+mod proxy;
+#[cfg(feature = "http")]
 mod ranged;
 #[cfg(feature = "http")]
 mod settings;
@@ -44,6 +46,8 @@ pub use hub::{Repo, RepoFile, RepoFolder};
 pub use location::{Location, LocationError, Store, Url};
 #[cfg(feature = "http")]
 pub use open::Opener;
+#[cfg(feature = "http")]
+pub use proxy::Proxy;
 #[cfg(feature = "http")]
 pub use settings::{Event, Observer, Secret, Settings};
 #[cfg(feature = "cloud")]

@@ -351,15 +351,21 @@ impl Url {
         self.text.get(..self.scheme) == Some("https")
     }
 
-    /// Whether the host is this machine, by an address of the loopback network or the name `localhost`.
+    /// The host, without the brackets of an address.
     #[cfg(feature = "http")]
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub(crate) fn host(&self) -> &str {
         let authority = self.origin().get(self.scheme + 3..).unwrap_or_default();
         let host = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => host,
             _ => authority,
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Whether the host is this machine, by an address of the loopback network or the name `localhost`.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.host();
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::proxy::Proxy;
+
 /// Settings of a [`Client`](crate::Client).
 #[derive(Clone)]
 #[non_exhaustive]
@@ -20,6 +22,11 @@ pub struct Settings {
     /// Credentials, endpoints and other options of object stores.
     #[cfg(feature = "cloud")]
     pub store_options: crate::StoreOptions,
+    /// Certificates that those of `https` servers must lead to, in DER: for example those of the system. If there are none, those of the web
+    /// apply.
+    pub certificates: Vec<Vec<u8>>,
+    /// The proxy for `https` URLs.
+    pub proxy: Option<Proxy>,
     /// The text that identifies the program to servers.
     pub user_agent: String,
     /// The limit of the time to open a connection.
@@ -45,6 +52,8 @@ impl Default for Settings {
             offline: false,
             #[cfg(feature = "cloud")]
             store_options: crate::StoreOptions::default(),
+            certificates: Vec::new(),
+            proxy: None,
             user_agent: concat!("ggufkit/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(20),
@@ -58,7 +67,7 @@ impl Default for Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { token, endpoint, cache, offline, attempts, .. } = self;
+        let Settings { token, endpoint, cache, offline, proxy, attempts, .. } = self;
         let mut shown = f.debug_struct("Settings");
         #[cfg(feature = "cloud")]
         shown.field("store_options", &self.store_options);
@@ -67,6 +76,7 @@ impl fmt::Debug for Settings {
             .field("endpoint", endpoint)
             .field("cache", cache)
             .field("offline", offline)
+            .field("proxy", proxy)
             .field("attempts", attempts)
             .finish_non_exhaustive()
     }

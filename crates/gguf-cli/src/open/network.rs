@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gguf_pipeline::{ReadAhead, SourceRead};
-use gguf_remote::{Client, Event, Observer, Secret, Settings};
+use gguf_remote::{Client, Event, Observer, Proxy, Secret, Settings};
 
 use crate::failure::Failure;
 use crate::ui::{duration, grouped, safe, size};
@@ -35,7 +35,7 @@ pub fn client() -> Result<&'static Client, Failure> {
     if let Some(client) = CLIENT.get() {
         return Ok(client);
     }
-    let client = Client::new(settings()).map_err(|e| Failure::CouldNotRun(format!("HF_ENDPOINT: {}", e.problem)))?;
+    let client = Client::new(settings()?).map_err(|e| Failure::CouldNotRun(format!("HF_ENDPOINT: {}", e.problem)))?;
     Ok(CLIENT.get_or_init(|| client))
 }
 
@@ -83,8 +83,11 @@ fn load_flag() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
 
-/// The settings of the environment, which are those of Hugging Face's own programs.
-fn settings() -> Settings {
+/// The settings of the environment: those of Hugging Face's own programs, the proxy, and the certificates of the system.
+///
+/// # Errors
+/// If the URL of the proxy is invalid.
+fn settings() -> Result<Settings, Failure> {
     let text = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let home = env::home_dir();
     let caches = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".cache")));
@@ -105,8 +108,18 @@ fn settings() -> Settings {
             settings.store_options.insert(&name, value);
         }
     }
+    if let Some((name, url)) = ["https_proxy", "HTTPS_PROXY"].into_iter().find_map(|name| Some((name, text(name)?))) {
+        let no_proxy = text("no_proxy").or_else(|| text("NO_PROXY")).unwrap_or_default();
+        // The URL may have a password.
+        let wrong =
+            || Failure::CouldNotRun(format!("{name}: this is not the URL of a proxy; expected http://HOST:PORT"));
+        settings.proxy = Some(Proxy::new(&url, &no_proxy).ok_or_else(wrong)?);
+    }
+    // Without certificates, those of the web apply.
+    let certificates = rustls_native_certs::load_native_certs().certs;
+    settings.certificates = certificates.iter().map(|certificate| certificate.to_vec()).collect();
     settings.observer = Arc::new(Reporter);
-    settings
+    Ok(settings)
 }
 
 /// The text of a file with a token.

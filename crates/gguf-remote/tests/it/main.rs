@@ -6,5 +6,6 @@ mod reading;
 mod server;
 #[cfg(feature = "cloud")]
 mod stores;
+mod tls;
 #[cfg(feature = "cloud")]
 mod uploads;
