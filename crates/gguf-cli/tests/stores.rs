@@ -138,7 +138,10 @@ mod stores {
                 let show = program().args(["show", &out]).output().unwrap();
                 assert!(String::from_utf8_lossy(&show.stderr).contains("404"), "{show:?}");
                 let manifest = String::from_utf8(get(&format!("{out}.upload.json"))).unwrap();
-                assert!(manifest.contains("\"gguf_upload\":1") && !manifest.contains("secret"), "{manifest}");
+                assert!(manifest.contains("\"gguf_upload\":1") && !manifest.contains(AZURITE), "{manifest}");
+                for (what, bytes) in [("manifest", manifest.as_bytes()), ("errors", &output.stderr)] {
+                    reading::no_secret_in(what, bytes);
+                }
             }
             if !is_done {
                 run(&line);

@@ -9,7 +9,7 @@ use gguf_test::program::words;
 
 pub mod reading;
 
-use reading::{gguf, have_the_output_of_files, models};
+use reading::{gguf, have_the_output_of_files, models, no_secret_in};
 
 /// The model of the example.
 fn model(dir: &Path) -> PathBuf {
@@ -95,14 +95,18 @@ fn a_run_is_resumed_with_the_same_file_alone() {
         }
     });
     let out = dir.path().join("o.gguf");
-    let line = format!("quantize {} {} Q8_0 --resume --threads 1", server.url("/m.gguf"), out.display());
+    let url = server.url("/m.gguf?signature=secret");
+    let line = format!("quantize {url} {} Q8_0 --resume --threads 1 --verbose", out.display());
     let run = |now| {
         state.store(now, std::sync::atomic::Ordering::SeqCst);
         gguf(&words(&line), "")
     };
     run(FAILS).exits(2).says(&["404", "finished work is kept"]);
+    let names = no_secret_below(dir.path());
+    assert!(names.iter().any(|name| name == "o.gguf.journal"), "{names:?}");
     run(CHANGED).exits(2).says(&["m.gguf has changed"]);
     assert!(!out.exists());
+    no_secret_below(dir.path());
     let before = server.n_requests();
     run(WHOLE).exits(0);
     let ranges: Vec<String> = server.requests().into_iter().skip(before).filter_map(|request| request.range).collect();
@@ -138,11 +142,7 @@ fn the_head_is_one_request_and_each_byte_comes_once() {
 fn checkpoints_and_lists_of_a_repository() {
     let dir = folder();
     let folder = glossary();
-    let mut files: Files = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
-        .collect();
+    let mut files = glossary_files();
     let checkpoint = hub_of_files("org/glossary", files.clone());
     let out = dir.path().join("there.gguf");
     let line = format!("convert hf:org/glossary -o {} --type Q8_0 --quiet", out.display());
@@ -213,4 +213,72 @@ fn what_a_url_cannot_be() {
     }
     let json = at("show URL/private.gguf --json").exits(2).json();
     assert_eq!(json["files"][0]["error"]["kind"], "permission_denied", "{json}");
+}
+
+/// Tokens, signatures and passwords are in no output, journal, report or error, whatever the command writes or fails with.
+#[test]
+fn no_secret_is_written() {
+    let dir = folder();
+    let model = fs::read(model(dir.path())).unwrap();
+    let server = Server::start(move |_, request| file(request, &model, "\"1\""));
+    let hub = hub_of_files("org/glossary", glossary_files());
+    for (i, line) in [
+        "quantize URL OUT Q4_K_M --resume --verbose",
+        "quantize URL OUT Q5_0 --report --json",
+        "quantize URL OUT Q8_0 --dry-run --json",
+        "quantize URL OUT Q8_0 --imatrix URL2",
+        "set URL general.name=x -o OUT",
+        "split URL OUT --max-tensors 10",
+        "extract URL token_embd.weight -o OUT.npy",
+        "show URL URL2 --json",
+        "check URL --json",
+        "diff URL URL2",
+        "hash URL --all",
+        "card URL",
+        "recipe show URL",
+        "convert hf:org/glossary -o OUT --type Q8_0 --verbose",
+        "convert hf:org/glossary -o OUT --dry-run --json",
+        "show hf:org/glossary",
+        "show hf:org/missing",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let line = line
+            .replace("URL2", &server.url("/m.gguf?signature=secret-2"))
+            .replace("URL", &server.url("/m.gguf?signature=secret-1"))
+            .replace("OUT", &dir.path().join(i.to_string()).display().to_string());
+        let code = match &line {
+            line if line.contains("--imatrix") => 1,
+            line if line.contains("missing") => 2,
+            _ => 0,
+        };
+        gguf(&words(&line), &hub.address).exits(code);
+        no_secret_below(dir.path());
+    }
+    let signed: Vec<String> = server.requests().into_iter().map(|request| request.target).collect();
+    assert!(signed.iter().any(|target| target.ends_with("secret-1")), "{signed:?}");
+    assert!(hub.requests().iter().any(|request| request.authorization.as_deref() == Some("Bearer hf_secret")));
+}
+
+/// Fails if a file in a folder has a secret in its name or its content; returns the names.
+fn no_secret_below(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        no_secret_in("a name", name.as_bytes());
+        match path.is_dir() {
+            true => names.extend(no_secret_below(&path)),
+            false => no_secret_in(&name, &fs::read(&path).unwrap()),
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// The files of a checkpoint.
+fn glossary_files() -> Files {
+    let paths = fs::read_dir(glossary()).unwrap().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())).collect()
 }
