@@ -78,8 +78,9 @@ def byte_fallback(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["BpeVocab", "SentencePieceVocab", "LlamaHfVocab"])
 def test_vocabularies(name: str, byte_fallback: Path) -> None:
-    if name == "LlamaHfVocab":
-        pytest.importorskip("transformers")
+    needed = {"LlamaHfVocab": "transformers", "SentencePieceVocab": "sentencepiece"}.get(name)
+    if needed is not None:
+        pytest.importorskip(needed)
     read = 0
     for path in [byte_fallback, *CHECKPOINTS]:
         found = []
