@@ -8,7 +8,7 @@ use ggufkit::{ByteOrder, GgmlType};
 use numpy::IntoPyArray;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
+use pyo3::types::{PyDict, PySlice, PyTuple};
 
 use crate::codec::{decode_into, threads, type_name};
 use crate::error::raise;
@@ -252,6 +252,20 @@ impl Tensor {
         }
         let values = self.numpy(py, None, dtype, None, None)?;
         if copy == Some(true) { values.call_method0("copy") } else { Ok(values) }
+    }
+
+    /// The values for other libraries of arrays, as `numpy()` returns them; copied if they are a view of the file, which is read-only.
+    #[pyo3(signature = (**options))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.numpy(py, None, None, None, None)?;
+        let is_view = !values.getattr("flags")?.getattr("writeable")?.is_truthy()?;
+        let values = if is_view { values.call_method0("copy")? } else { values };
+        values.call_method("__dlpack__", (), options)
+    }
+
+    /// The CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, usize, u64))> {

@@ -111,6 +111,12 @@ def test_plain_types_are_views_of_the_file(tiny: Path) -> None:
     assert (norm == before).all()
 
 
+def test_other_libraries_get_values_by_dlpack(tiny: Path) -> None:
+    model = gk.open(tiny)
+    for name in ("output_norm.weight", "output.weight"):
+        assert (np.from_dlpack(model[name]) == model[name].numpy()).all()
+
+
 def test_models_and_tensors_are_pickled_as_paths(tiny: Path) -> None:
     model = gk.open(tiny)
     tensor = model["output.weight"]
