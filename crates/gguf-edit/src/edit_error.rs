@@ -26,7 +26,7 @@ pub enum EditError {
     Io(Box<gguf_io::Error>),
     /// A new file cannot be written.
     Pipeline(Box<gguf_pipeline::Error>),
-    /// The value of the key is no array, so it has no elements.
+    /// The value of the key is not an array.
     NoArray {
         /// The key.
         key: String,

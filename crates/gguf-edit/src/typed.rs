@@ -56,7 +56,7 @@ impl Assignment {
     /// The edit that sets the key in a head, or the element of an array.
     ///
     /// # Errors
-    /// If the type is neither given nor known, the value does not have the type, or there is no such array.
+    /// If the type is neither given nor known, the value does not have the type, or the key of an element is missing or not an array.
     pub fn edit(&self, head: &Head) -> Result<Edit, EditError> {
         if self.key == crate::PAD_KEY {
             return Err(EditError::PadKey);

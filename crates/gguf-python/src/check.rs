@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use ggufkit::{CheckOptions, Severity};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::PyTuple;
 
 use crate::error::raise;
 use crate::remote::{self, Place};
 
 /// A finding about a model.
 #[pyclass(frozen, get_all, module = "ggufkit")]
-#[derive(Clone)]
 pub struct Finding {
     /// The code of the rule: `tensor.overlap`.
     pub code: String,
@@ -47,7 +46,9 @@ impl Finding {
 /// The findings about a model: a sequence of `Finding`.
 #[pyclass(frozen, sequence, module = "ggufkit")]
 pub struct Check {
-    findings: Vec<Finding>,
+    findings: Py<PyTuple>,
+    /// Errors, warnings and notes.
+    counts: [usize; 3],
     is_sound: bool,
     is_safe: bool,
 }
@@ -67,15 +68,15 @@ impl Check {
     }
 
     fn __len__(&self) -> usize {
-        self.findings.len()
+        self.counts.iter().sum()
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.list(py)?.try_iter()?.into_any())
+        Ok(self.findings.bind(py).try_iter()?.into_any())
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.list(py)?.as_any().get_item(index)
+        self.findings.bind(py).as_any().get_item(index)
     }
 
     fn __bool__(&self) -> bool {
@@ -83,18 +84,8 @@ impl Check {
     }
 
     fn __repr__(&self) -> String {
-        let count = |severity: &str| self.findings.iter().filter(|finding| finding.severity == severity).count();
-        let (errors, warnings, notes) = (count("error"), count("warning"), count("note"));
+        let [errors, warnings, notes] = self.counts;
         format!("<Check errors={errors} warnings={warnings} notes={notes}>")
-    }
-}
-
-impl Check {
-    fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(
-            py,
-            self.findings.iter().cloned().map(|finding| Bound::new(py, finding)).collect::<PyResult<Vec<_>>>()?,
-        )
     }
 }
 
@@ -104,7 +95,6 @@ impl Check {
 /// reading a file safely.
 #[pyfunction]
 #[pyo3(signature = (path, *, data = false, structure = false))]
-#[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
 pub fn check(py: Python<'_>, path: PathBuf, data: bool, structure: bool) -> PyResult<Check> {
     let options = CheckOptions::default().structure(structure);
     let place = remote::place(py, path)?;
@@ -136,8 +126,11 @@ pub fn check(py: Python<'_>, path: PathBuf, data: bool, structure: bool) -> PyRe
         field: finding.place.name().map(str::to_owned),
         offset: finding.place.offset(),
     };
-    let (is_sound, is_safe) = (check.is_sound(), check.is_safe());
-    Ok(Check { findings: check.findings().map(finding).collect(), is_sound, is_safe })
+    let findings = check.findings().map(|found| Bound::new(py, finding(found))).collect::<PyResult<Vec<_>>>()?;
+    let findings = PyTuple::new(py, findings)?.unbind();
+    let count = |severity| check.findings().filter(|(_, finding)| finding.severity == severity).count();
+    let counts = [Severity::Error, Severity::Warning, Severity::Note].map(count);
+    Ok(Check { findings, counts, is_sound: check.is_sound(), is_safe: check.is_safe() })
 }
 
 fn severity(severity: Severity) -> &'static str {

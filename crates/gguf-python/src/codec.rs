@@ -63,7 +63,6 @@ fn bytes<'py>(array: &Bound<'py, PyAny>) -> PyResult<(PyReadonlyArray1<'py, u8>,
 /// Raises ValueError for an unknown type, rows that are not whole blocks, or a missing `imatrix`.
 #[pyfunction]
 #[pyo3(signature = (x, r#type, *, imatrix = None, threads = None))]
-#[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
 pub fn quantize<'py>(
     py: Python<'py>,
     x: Bound<'py, PyAny>,
@@ -91,7 +90,6 @@ pub fn quantize<'py>(
 /// float16 or float64. `out` is a contiguous array of float32 with as many elements, which is filled and returned.
 #[pyfunction]
 #[pyo3(signature = (q, r#type, *, dtype = None, out = None, threads = None))]
-#[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
 pub fn dequantize<'py>(
     py: Python<'py>,
     q: Bound<'py, PyAny>,

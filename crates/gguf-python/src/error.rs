@@ -39,6 +39,9 @@ pub fn raise(error: impl Into<ggufkit::Error>) -> PyErr {
             os_error(py, source.kind(), source.raw_os_error(), path, &format!("cannot {action}: {source}"))
         }
         Cause::System(path, source) => os_error(py, source.kind(), source.raw_os_error(), path, &source.to_string()),
+        Cause::Io(IoError::NotAFile(path)) if path.is_dir() => {
+            os_error(py, io::ErrorKind::IsADirectory, None, path, "is a folder; expected a file")
+        }
         Cause::Io(_) | Cause::Other => new(py, "GgufError", message, |_| Ok(())),
         Cause::Key => new(py, "KeyNotFoundError", message, |_| Ok(())),
         Cause::Value => PyValueError::new_err(message),
@@ -74,6 +77,10 @@ fn cause(error: &ggufkit::Error) -> Cause<'_> {
         Error::Convert(e) => match &**e {
             ggufkit::hf::Error::Pipeline(e) => cause_of_run(e),
             ggufkit::hf::Error::Io { path, source, .. } => Cause::System(path, source),
+            _ => Cause::Other,
+        },
+        Error::Importance(e) => match (&e.path, &e.problem) {
+            (Some(path), ggufkit::quantize::imatrix::Problem::Io(source)) => Cause::System(path, source),
             _ => Cause::Other,
         },
         Error::Codec(_)
@@ -148,6 +155,7 @@ fn os_error(py: Python<'_>, kind: io::ErrorKind, errno: Option<i32>, path: &Path
         io::ErrorKind::NotFound => "ENOENT",
         io::ErrorKind::PermissionDenied => "EACCES",
         io::ErrorKind::AlreadyExists => "EEXIST",
+        io::ErrorKind::IsADirectory => "EISDIR",
         io::ErrorKind::TimedOut => "ETIMEDOUT",
         io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
         io::ErrorKind::ConnectionReset => "ECONNRESET",

@@ -101,7 +101,7 @@ impl Model {
         Ok(self.opened()?.model.file_bytes())
     }
 
-    /// The key `general.architecture`; None if there is none.
+    /// The value of the key `general.architecture`; None if the model does not have it.
     #[getter]
     fn architecture(&self) -> PyResult<Option<String>> {
         Ok(self.opened()?.model.gguf().get_as::<&str>("general.architecture").ok().map(str::to_owned))

@@ -54,7 +54,7 @@ impl Plan {
 /// Plans the conversion of a Hugging Face checkpoint, or the quantization of a GGUF file. No weight is read.
 ///
 /// `path` is the folder of a checkpoint, a GGUF file, or a URL of one (`hf:org/repo`). `type` is a file type such as `Q4_K_M`; by default,
-/// that of the checkpoint. `imatrix` is the path of an importance matrix. `tensor_types` are rules `PATTERN=TYPE` for single tensors.
+/// that of the checkpoint; a GGUF file keeps its types. `imatrix` is the path of an importance matrix. `tensor_types` are rules `PATTERN=TYPE` for single tensors.
 /// `allow_requantize` accepts tensors that are already quantized. `projector` converts the image and audio encoders instead of the language
 /// model. `max_shard` splits the output into files of at most as many bytes of tensor data.
 #[pyfunction]
@@ -196,7 +196,6 @@ impl Plan {
     ///
     /// Values that become infinite in their new type are a Python warning.
     #[pyo3(signature = (out, *, progress = None, threads = None, force = false, resume = false))]
-    #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
     fn run(
         &self,
         py: Python<'_>,

@@ -158,7 +158,6 @@ impl Writer {
     /// a model; or encoded bytes of uint8, as `quantize` and `Tensor.raw` return them, with their `type`. `type` is the type in the file, by default the array's own. `imatrix` has the
     /// importance of the columns. The array is not copied if it is contiguous: it must not change before the file is written.
     #[pyo3(signature = (name, array, r#type = None, *, imatrix = None))]
-    #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
     fn add(
         &self,
         py: Python<'_>,
@@ -223,7 +222,6 @@ impl Writer {
 
     /// Writes the file, and returns the paths of its shards. `progress` is as that of `Plan.run`.
     #[pyo3(signature = (*, progress = None, threads = None))]
-    #[allow(clippy::needless_pass_by_value, reason = "arguments of Python")]
     fn close(
         &self,
         py: Python<'_>,

@@ -210,6 +210,8 @@ def test_plans_convert_and_quantize(tmp_path: Path, glossary: Path) -> None:
         gk.plan(path, type="Q9")
     with pytest.raises(FileNotFoundError):
         gk.plan(tmp_path / "none", type="f16")
+    with pytest.raises(FileNotFoundError):
+        gk.plan(path, type="Q4_K_M", imatrix=tmp_path / "none")
 
 
 def test_a_callable_cancels_a_run(tmp_path: Path, glossary: Path) -> None:

@@ -22,7 +22,7 @@ pub struct Settings {
     /// Credentials, endpoints and other options of object stores.
     #[cfg(feature = "cloud")]
     pub store_options: crate::StoreOptions,
-    /// Certificates that those of `https` servers must lead to, in DER: for example those of the system. If there are none, those of the web
+    /// Root certificates in DER, with which the certificates of `https` servers are verified: for example, those of the system. If there are none, those of the web
     /// apply.
     pub certificates: Vec<Vec<u8>>,
     /// The proxy for `https` URLs.

@@ -9,7 +9,7 @@ macro_rules! dim {
         Dim::Of(const { &Expr::new($size) })
     };
     ($name:ident) => {{
-        #[allow(unused_imports)]
+        #[allow(unused_imports, reason = "a constant of another module is named by its path")]
         use Dim::*;
         $name
     }};

@@ -10,7 +10,7 @@ macro_rules! when {
         When::If(const { &Expr::new($condition) })
     };
     ($name:ident) => {{
-        #[allow(unused_imports)]
+        #[allow(unused_imports, reason = "a constant of another module is named by its path")]
         use When::*;
         $name
     }};

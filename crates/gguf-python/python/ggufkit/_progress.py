@@ -29,4 +29,5 @@ def reporter(progress: None | bool | Callable[[int, int, str], object]) -> Calla
         return _Bar()
     if not callable(progress):
         raise TypeError(f"progress must be None, True, or a callable (done, total, name), not {progress!r}")
+    # The caller closes what has `close`: only a bar of this module.
     return lambda done, total, name: progress(done, total, name)

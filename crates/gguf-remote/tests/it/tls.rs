@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::server::{TOKEN, settings};
 
-/// A certificate for `tls.test` and `127.0.0.1`, until 2126, and its key, which is no secret.
+/// A certificate for `tls.test` and `127.0.0.1`, until 2126, and its key, which is not secret.
 const CERTIFICATE: &[u8] = include_bytes!("tls/cert.der");
 const KEY: &[u8] = include_bytes!("tls/key.der");
 
