@@ -10,7 +10,7 @@
 //! The types of tables have a file each: `row.rs` for the rows of tensors, with sizes (`dim.rs`) and
 //! conditions (`when.rs`), which are expressions (`expr.rs`) over the names in `names.rs`; `tensor.rs` for a
 //! weight or bias of a row; `key.rs` for key-values; `checkpoint.rs` for checkpoints, with their tokenizers (`vocab.rs`). `groups.rs` has the rows
-//! that many tables share, and `list.rs` the list of all tables.
+//! that many tables share.
 
 use gguf_format::keys::{self, KeyInfo};
 
@@ -29,151 +29,164 @@ mod when;
 mod checkpoint;
 mod expr;
 mod formulas;
-mod list;
+pub(crate) mod groups;
 mod names;
 mod tensor;
-mod vocab;
-
-mod afmoe;
-mod apertus;
-mod arcee;
-mod arctic;
-mod baichuan;
-mod bailingmoe;
-mod bailingmoe2;
-mod bailingmoe3;
-mod bert;
-mod bitnet;
-mod bloom;
-mod chameleon;
-mod chatglm;
-mod codeshell;
-mod cogvlm;
-mod cohere2;
-mod cohere2moe;
-mod command_r;
-mod dbrx;
-mod deci;
-mod deepseek;
-mod deepseek2;
-mod deepseek2ocr;
-mod deepseek32;
-mod deepseek4;
-mod dflash;
-mod dots1;
-mod dots3note;
-mod dream;
-mod eagle3;
-mod ernie4_5;
-mod eurobert;
-mod exaone;
-mod exaone4;
-mod exaone_moe;
-mod falcon;
-mod falcon_h1;
-mod gemma;
-mod gemma2;
-mod gemma3;
-mod gemma3n;
-mod gemma4;
-mod glm4;
-mod glm4moe;
-mod glm5_next;
-mod gpt2;
-mod gpt_oss;
-mod gptj;
-mod gptneox;
-mod granite;
-mod granite_hybrid;
-mod granite_swa;
-mod granite_switch;
-mod grok;
-pub(crate) mod groups;
-mod grovemoe;
-mod hrm_text;
-mod hunyuan;
-mod hunyuan_moe;
-mod hy_v3;
-mod hy_v4;
-mod internlm2;
-mod jais;
-mod jais2;
-mod jamba;
-mod jina_bert;
-mod kimi_k3;
-mod kimi_linear;
-mod laguna;
-mod lfm2;
-mod llada;
-mod llada_moe;
-mod llama;
-mod llama4;
-mod maincoder;
-mod mamba;
-mod mamba2;
-mod maple;
-mod mellum;
-mod mimo2;
-mod minicpm;
-mod minicpm3;
-mod minimax_01;
-mod minimax_m2;
-mod minimax_m3;
-mod modern_bert;
-mod mpt;
-mod muse_glimmer;
-mod nanbeige;
-mod nemotron;
-mod nemotron_h;
-mod neo_bert;
-mod nomic_bert;
-mod olmo;
-mod olmo2;
-mod olmoe;
-mod openelm;
-mod orion;
-mod pangu;
-mod phi2;
-mod phi3;
-mod phimoe;
-mod plamo;
-mod plamo2;
-mod plamo3;
-mod plm;
-mod qwen;
-mod qwen2;
-mod qwen2moe;
-mod qwen3;
-mod qwen3moe;
-mod qwen3next;
-mod qwen3vlmoe;
-mod qwen4exp;
-mod refact;
-mod rwkv;
-mod rwkv6;
-mod rwkv7;
-mod seed_oss;
-mod smallthinker;
-mod smollm3;
-mod spark2_5;
-mod stablelm;
-mod starcoder;
-mod starcoder2;
-mod step35;
-mod t5;
-mod talkie;
 mod towers;
 mod unlisted;
 mod unsupported;
-mod wavtokenizer;
-mod whisper;
-mod xverse;
+mod vocab;
+
+// Declares the files of tables, and lists the tables as `TABLES`. A line has a file and the tables in it. `cargo fmt` does not find these files: see `.ci/run`.
+macro_rules! architectures {
+    ($(mod $file:ident; use $($table:ident),+;)+) => {
+        $(mod $file;)+
+
+        const TABLES: &[Architecture] = &[$($($file::$table),+),+];
+    };
+}
+use architectures;
+
+architectures! {
+    mod afmoe; use ARCHITECTURE;
+    mod apertus; use ARCHITECTURE;
+    mod arcee; use ARCHITECTURE;
+    mod arctic; use ARCHITECTURE;
+    mod baichuan; use ARCHITECTURE;
+    mod bailingmoe; use ARCHITECTURE;
+    mod bailingmoe2; use ARCHITECTURE;
+    mod bailingmoe3; use ARCHITECTURE;
+    mod bert; use ARCHITECTURE;
+    mod bitnet; use ARCHITECTURE;
+    mod bloom; use ARCHITECTURE;
+    mod chameleon; use ARCHITECTURE;
+    mod chatglm; use ARCHITECTURE;
+    mod codeshell; use ARCHITECTURE;
+    mod cogvlm; use ARCHITECTURE;
+    mod cohere2; use ARCHITECTURE;
+    mod cohere2moe; use ARCHITECTURE;
+    mod command_r; use ARCHITECTURE;
+    mod dbrx; use ARCHITECTURE;
+    mod deci; use ARCHITECTURE;
+    mod deepseek; use ARCHITECTURE;
+    mod deepseek2; use ARCHITECTURE;
+    mod deepseek2ocr; use ARCHITECTURE;
+    mod deepseek32; use ARCHITECTURE, GLM;
+    mod deepseek4; use ARCHITECTURE;
+    mod dflash; use ARCHITECTURE;
+    mod dots1; use ARCHITECTURE;
+    mod dots3note; use ARCHITECTURE;
+    mod dream; use ARCHITECTURE;
+    mod eagle3; use ARCHITECTURE;
+    mod ernie4_5; use ARCHITECTURE, WITH_EXPERTS;
+    mod eurobert; use ARCHITECTURE;
+    mod exaone; use ARCHITECTURE;
+    mod exaone4; use ARCHITECTURE;
+    mod exaone_moe; use ARCHITECTURE;
+    mod falcon; use ARCHITECTURE;
+    mod falcon_h1; use ARCHITECTURE;
+    mod gemma; use ARCHITECTURE;
+    mod gemma2; use ARCHITECTURE;
+    mod gemma3; use ARCHITECTURE, EMBEDDING;
+    mod gemma3n; use ARCHITECTURE;
+    mod gemma4; use ARCHITECTURE, ASSISTANT;
+    mod glm4; use ARCHITECTURE;
+    mod glm4moe; use ARCHITECTURE;
+    mod glm5_next; use ARCHITECTURE;
+    mod gpt2; use ARCHITECTURE;
+    mod gpt_oss; use ARCHITECTURE;
+    mod gptj; use ARCHITECTURE;
+    mod gptneox; use ARCHITECTURE;
+    mod granite; use ARCHITECTURE;
+    mod granite_hybrid; use ARCHITECTURE;
+    mod granite_swa; use ARCHITECTURE;
+    mod granite_switch; use ARCHITECTURE;
+    mod grok; use ARCHITECTURE;
+    mod grovemoe; use ARCHITECTURE;
+    mod hrm_text; use ARCHITECTURE;
+    mod hunyuan; use ARCHITECTURE;
+    mod hunyuan_moe; use ARCHITECTURE;
+    mod hy_v3; use ARCHITECTURE;
+    mod hy_v4; use ARCHITECTURE;
+    mod internlm2; use ARCHITECTURE;
+    mod jais; use ARCHITECTURE;
+    mod jais2; use ARCHITECTURE;
+    mod jamba; use ARCHITECTURE;
+    mod jina_bert; use V2;
+    mod kimi_k3; use ARCHITECTURE;
+    mod kimi_linear; use ARCHITECTURE;
+    mod laguna; use ARCHITECTURE;
+    mod lfm2; use ARCHITECTURE, WITH_EXPERTS;
+    mod llada; use ARCHITECTURE;
+    mod llada_moe; use ARCHITECTURE;
+    mod llama; use ARCHITECTURE, MISTRAL3;
+    mod llama4; use ARCHITECTURE;
+    mod maincoder; use ARCHITECTURE;
+    mod mamba; use ARCHITECTURE;
+    mod mamba2; use ARCHITECTURE;
+    mod maple; use ARCHITECTURE;
+    mod mellum; use ARCHITECTURE;
+    mod mimo2; use ARCHITECTURE;
+    mod minicpm; use ARCHITECTURE;
+    mod minicpm3; use ARCHITECTURE;
+    mod minimax_01; use ARCHITECTURE;
+    mod minimax_m2; use ARCHITECTURE;
+    mod minimax_m3; use ARCHITECTURE;
+    mod modern_bert; use ARCHITECTURE;
+    mod mpt; use ARCHITECTURE;
+    mod muse_glimmer; use ARCHITECTURE;
+    mod nanbeige; use ARCHITECTURE;
+    mod nemotron; use ARCHITECTURE;
+    mod nemotron_h; use ARCHITECTURE;
+    mod neo_bert; use ARCHITECTURE;
+    mod nomic_bert; use ARCHITECTURE, WITH_EXPERTS;
+    mod olmo; use ARCHITECTURE;
+    mod olmo2; use ARCHITECTURE;
+    mod olmoe; use ARCHITECTURE;
+    mod openelm; use ARCHITECTURE;
+    mod orion; use ARCHITECTURE;
+    mod pangu; use ARCHITECTURE;
+    mod phi2; use ARCHITECTURE;
+    mod phi3; use ARCHITECTURE;
+    mod phimoe; use ARCHITECTURE;
+    mod plamo; use ARCHITECTURE;
+    mod plamo2; use ARCHITECTURE;
+    mod plamo3; use ARCHITECTURE;
+    mod plm; use ARCHITECTURE;
+    mod qwen; use ARCHITECTURE;
+    mod qwen2; use ARCHITECTURE, WITH_VISION;
+    mod qwen2moe; use ARCHITECTURE;
+    mod qwen3; use ARCHITECTURE, WITH_VISION;
+    mod qwen3moe; use ARCHITECTURE;
+    mod qwen3next; use ARCHITECTURE, QWEN35, QWEN35_MOE;
+    mod qwen3vlmoe; use ARCHITECTURE;
+    mod qwen4exp; use ARCHITECTURE;
+    mod refact; use ARCHITECTURE;
+    mod rwkv; use ARCHITECTURE;
+    mod rwkv6; use ARCHITECTURE, WITH_QWEN;
+    mod rwkv7; use ARCHITECTURE, WITH_QWEN;
+    mod seed_oss; use ARCHITECTURE;
+    mod smallthinker; use ARCHITECTURE;
+    mod smollm3; use ARCHITECTURE;
+    mod spark2_5; use ARCHITECTURE;
+    mod stablelm; use ARCHITECTURE;
+    mod starcoder; use ARCHITECTURE;
+    mod starcoder2; use ARCHITECTURE;
+    mod step35; use ARCHITECTURE;
+    mod t5; use ARCHITECTURE, ENCODER;
+    mod talkie; use ARCHITECTURE;
+    mod wavtokenizer; use ARCHITECTURE;
+    mod whisper; use ARCHITECTURE;
+    mod xverse; use ARCHITECTURE;
+}
+
+/// The architectures with complete tables.
+pub static ARCHITECTURES: &[Architecture] = TABLES;
 
 pub use checkpoint::{Checkpoint, Computed, StoredTypes, TensorFacts, TensorNames, Tokenizer};
 pub use dim::Dim;
 pub use expr::Expr;
 pub use key::{FormulaType, Key};
-pub use list::ARCHITECTURES;
 pub use row::{FUSED, FUSED_EXPERTS, FUSED_LATENT, FUSED_LINEAR, Map, Need, Row, RowOp};
 pub use tensor::Tensor;
 pub use vocab::{Changes, Quirk, Reader, Vocab};
@@ -198,6 +211,9 @@ pub struct Architecture {
     /// The keys that llama.cpp requires to load a model (`load_hparams` and `load_arch_hparams`) or to determine
     /// tensor shapes. Keys that only some models need, and `general` and `tokenizer` keys, are not listed.
     pub required: &'static [&'static [&'static str]],
+    /// The other keys that llama.cpp reads for this architecture (`load_arch_hparams`), as far as it reads them of all its models and
+    /// in the same form as for others. Keys that every architecture has (`load_hparams`) are not listed.
+    pub optional: &'static [&'static str],
     /// Tensors outside the blocks.
     pub outside: &'static [&'static [Row]],
     /// Tensors of each block.
@@ -271,6 +287,11 @@ pub fn of(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.names.contains(&name))
 }
 
+/// Whether the name is that of a known architecture: one of llama.cpp, of the specification, or with a table.
+pub(crate) fn is_known(name: &str) -> bool {
+    keys::is_architecture(name) || of(name).is_some()
+}
+
 /// The keys that llama.cpp requires of this architecture, except `general` and `tokenizer` keys; empty for
 /// architectures that it does not load.
 ///
@@ -279,9 +300,22 @@ pub fn of(name: &str) -> Option<&'static Architecture> {
 /// assert!(keys.any(|info| info.pattern == gguf_format::keys::BLOCK_COUNT));
 /// ```
 pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
-    let listed = of(name).map(|architecture| architecture.required);
-    let keys = listed.unwrap_or_else(|| unlisted::required(name));
-    keys.iter().copied().flatten().filter_map(|key| keys::info(key))
+    lists(name).0.iter().copied().flatten().filter_map(|key| keys::info(key))
+}
+
+/// The other keys that llama.cpp reads for this architecture; see [`Architecture::optional`].
+pub(crate) fn optional_keys(name: &str) -> impl Iterator<Item = &'static str> {
+    lists(name).1.iter().copied()
+}
+
+/// Whether an architecture lists a key as required or optional.
+pub(crate) fn lists_key(name: &str, pattern: &str) -> bool {
+    lists(name).0.iter().copied().flatten().copied().chain(optional_keys(name)).any(|key| key == pattern)
+}
+
+/// The required and the optional keys of an architecture.
+fn lists(name: &str) -> unlisted::Keys {
+    of(name).map_or_else(|| unlisted::keys_of(name), |architecture| (architecture.required, architecture.optional))
 }
 
 /// The architectures for checkpoints of a class, in the order in which their conditions are evaluated.

@@ -225,7 +225,7 @@ fn architecture(model: &Model<'_>, report: &mut Report) {
             Ok(arch) if model.is_network() && (arch == "gptj" || keys::SPEC_ARCHITECTURES.contains(&arch)) => {
                 report.add(&ARCH_UNSUPPORTED, &kv, format_args!("llama.cpp does not load {arch} models"));
             }
-            Ok(arch) if keys::is_architecture(arch) || keys::is_image_architecture(arch) => {}
+            Ok(arch) if crate::arch::is_known(arch) || keys::is_image_architecture(arch) => {}
             Ok(arch) => {
                 let arch = shown(Str(arch.as_bytes()));
                 report.add(&ARCH_UNKNOWN, &kv, format_args!("the architecture is {arch}"));

@@ -9,6 +9,13 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["afmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
+    optional: &[
+        keys::ATTENTION_SLIDING_WINDOW,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+    ],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, QKV, OUTPUT, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {

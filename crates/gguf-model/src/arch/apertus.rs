@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::XIELU_ALPHA_N, keys::XIELU_ALPHA_P, keys::XIELU_BETA, keys::XIELU_EPS],
     ],
+    optional: &[],
     outside: &[UNTIED_EMBEDDINGS, ROPE_FACTORS],
     block: &[BLOCK_NORMS, QKV_OF_VALUES, OUTPUT_WITH_BIAS, QK_NORMS, UNGATED_FFN],
     checkpoints: &[Checkpoint {

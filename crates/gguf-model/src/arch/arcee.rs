@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["arcee"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, PERMUTED_QKV, OUTPUT, UNGATED_FFN],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["arctic"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS],
     block: &[FUSED_EMBD_QKV, ATTENTION_OF_ARCTIC, BLOCK],
     checkpoints: &[Checkpoint {

@@ -10,6 +10,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["baichuan"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[NORMS, FUSED_EMBD_QKV, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -13,6 +13,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
     ],
+    optional: &[
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+    ],
     outside: &[OUTSIDE],
     block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED, NEXT_TOKENS],
     checkpoints: &[

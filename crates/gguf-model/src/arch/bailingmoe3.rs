@@ -26,6 +26,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::EXPERT_GATING_FUNC,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_Q_LORA_RANK,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::ROPE_DIMENSION_SECTIONS,
+        keys::SWIGLU_CLAMP_EXP,
+        keys::SWIGLU_CLAMP_SHEXP,
+    ],
     outside: &[OUTSIDE],
     block: &[NORMS, DELTA_ATTENTION, BLOCK, GATED_FFN, EXPERTS, SHARED_EXPERT, NEXT],
     checkpoints: &[

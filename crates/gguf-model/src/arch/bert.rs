@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["bert"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[OUTSIDE, CLASSIFIER],
     block: &[BLOCK],
     checkpoints: &[

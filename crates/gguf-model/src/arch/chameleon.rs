@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["chameleon"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::SWIN_NORM],
     outside: &[EMBEDDINGS],
     block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, HEAD_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["cogvlm"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS, FREQS],
     block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint {

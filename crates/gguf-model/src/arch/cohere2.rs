@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE],
     ],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ROPE_FREQ_BASE_SWA],
     outside: &[OUTSIDE],
     block: &[NORM, EMBD_QKV, EMBD_OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {

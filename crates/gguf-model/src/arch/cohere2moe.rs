@@ -15,6 +15,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::EXPERT_FEED_FORWARD_LENGTH,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_SHARED_COUNT,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::ROPE_FREQ_BASE_SWA,
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

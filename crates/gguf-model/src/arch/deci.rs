@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deci"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[BLOCK],
     checkpoints: &[

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
+    optional: &[keys::EXPERT_WEIGHTS_SCALE, keys::LEADING_DENSE_BLOCK_COUNT],
     outside: &[EMBEDDINGS],
     block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, GATED_FFN, EXPERTS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {

@@ -13,6 +13,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
     ],
+    optional: &[
+        keys::ATTENTION_KEY_LENGTH_MLA,
+        keys::ATTENTION_TEMPERATURE_LENGTH,
+        keys::ATTENTION_TEMPERATURE_SCALE,
+        keys::ATTENTION_VALUE_LENGTH_MLA,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_SCALING_YARN_LOG_MULTIPLIER,
+        keys::VOCAB_SIZE,
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, LATENT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[

@@ -9,6 +9,15 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek32"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS, &[keys::EXPERT_GATING_FUNC]],
+    optional: &[
+        keys::ATTENTION_KEY_LENGTH_MLA,
+        keys::ATTENTION_VALUE_LENGTH_MLA,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_DIMENSION_SECTIONS,
+        keys::ROPE_SCALING_YARN_LOG_MULTIPLIER,
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, LATENT_ATTENTION, INDEXER_OF_ALL, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
@@ -29,6 +38,16 @@ const BEGINS: &[Key] = keys! {
 pub(super) const GLM: Architecture = Architecture {
     names: &["glm-dsa"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS],
+    optional: &[
+        keys::ATTENTION_INDEXER_TYPES,
+        keys::ATTENTION_KEY_LENGTH_MLA,
+        keys::ATTENTION_VALUE_LENGTH_MLA,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_DIMENSION_SECTIONS,
+    ],
     block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["GlmMoeDsaForCausalLM"],

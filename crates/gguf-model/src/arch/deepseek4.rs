@@ -34,6 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::EXPERT_GATING_FUNC,
         ],
     ],
+    optional: &[keys::SWIGLU_CLAMP_SHEXP],
     outside: &[OUTSIDE],
     block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -11,6 +11,22 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["dflash"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_LAYERS]],
+    optional: &[
+        keys::ATTENTION_SCALE,
+        keys::ATTENTION_SLIDING_WINDOW,
+        keys::ATTENTION_VALUE_SCALE,
+        keys::BLOCK_SIZE,
+        keys::CONV_GROUP_SIZE,
+        keys::CONV_KERNEL_SIZE,
+        keys::EMBEDDING_SCALE,
+        keys::FINAL_LOGIT_SOFTCAPPING,
+        keys::HIDDEN_ACTIVATION,
+        keys::HYPER_CONNECTION_COUNT,
+        keys::LOGIT_SCALE,
+        keys::ROPE_DIMENSION_SECTIONS,
+        keys::SELECTOR_RANK,
+        keys::SELECTOR_TOP_K,
+    ],
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN, deepseek4::BLOCK, deepseek4::FEED_FORWARD, ROUTER],
     checkpoints: &[

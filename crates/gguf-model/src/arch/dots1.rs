@@ -8,6 +8,12 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["dots1"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
+    optional: &[
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+    ],
     outside: &[OUTSIDE],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTING, EXPERTS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint { classes: &["Dots1ForCausalLM"], keys: &[PRESETS, GENERIC, KEYS], ..Checkpoint::TEXT }],

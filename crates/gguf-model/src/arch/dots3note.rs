@@ -33,6 +33,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ATTENTION_INDEXER_TYPES,
         ],
     ],
+    optional: &[keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["eagle3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]],
+    optional: &[keys::NORM_BEFORE_FC, keys::NORM_BEFORE_RESIDUAL],
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN],
     checkpoints: &[

@@ -10,6 +10,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["ernie4_5", "paddleocr"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::ROPE_DIMENSION_SECTIONS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT_WITH_BIAS, SPLIT, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERT],
     checkpoints: &[
@@ -22,6 +23,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_EXPERTS: Architecture = Architecture {
     names: &["ernie4_5-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
+    optional: &[
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_DIMENSION_SECTIONS,
+    ],
     checkpoints: &[Checkpoint {
         classes: &["Ernie4_5_MoeForCausalLM"],
         names: TensorNames {

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["exaone4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[EMBEDDINGS, FREQS],
     block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, NEXT_TOKENS],
     checkpoints: &[

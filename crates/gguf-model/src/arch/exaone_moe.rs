@@ -11,6 +11,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
     ],
+    optional: &[
+        keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+        keys::EXPERT_SHARED_COUNT,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_FREQ_BASE_SWA,
+    ],
     outside: &[UNTIED_EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -18,6 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

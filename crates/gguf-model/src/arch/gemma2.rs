@@ -8,6 +8,13 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[
+        keys::ATTENTION_SLIDING_WINDOW,
+        keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+        keys::ATTN_LOGIT_SOFTCAPPING,
+        keys::FINAL_LOGIT_SOFTCAPPING,
+        keys::ROPE_FREQ_BASE_SWA,
+    ],
     outside: &[GEMMA_OUTSIDE],
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {

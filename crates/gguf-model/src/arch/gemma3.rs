@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW, keys::FINAL_LOGIT_SOFTCAPPING],
     outside: &[OUTSIDE],
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
@@ -23,6 +24,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const EMBEDDING: Architecture = Architecture {
     names: &["gemma-embedding"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
+    optional: &[
+        keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+        keys::DENSE_FEAT_IN,
+        keys::DENSE_FEAT_OUT,
+        keys::ROPE_FREQ_BASE_SWA,
+    ],
     outside: &[OUTSIDE, DENSE],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3TextModel"],

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma3n"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ROPE_FREQ_BASE_SWA],
     outside: &[OUTSIDE],
     block: &[BLOCK, QKV, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {

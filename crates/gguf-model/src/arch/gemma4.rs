@@ -18,6 +18,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ATTENTION_VALUE_LENGTH_SWA,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_SHARED_KV_LAYERS,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::FINAL_LOGIT_SOFTCAPPING,
+        keys::ROPE_FREQ_BASE_SWA,
+    ],
     outside: &[OUTSIDE],
     block: &[BLOCK, EMBEDDINGS_OF_BLOCK, KEYS_AND_VALUES, EXPERTS_BESIDE],
     checkpoints: &[
@@ -44,6 +50,7 @@ pub(super) const ASSISTANT: Architecture = Architecture {
             keys::ATTENTION_VALUE_LENGTH_SWA,
         ],
     ],
+    optional: &[keys::ATTENTION_SHARED_KV_LAYERS, keys::ROPE_FREQ_BASE_SWA],
     outside: &[OUTSIDE_OF_ASSISTANT],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

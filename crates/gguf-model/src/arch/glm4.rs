@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["glm4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::ROPE_DIMENSION_SECTIONS],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, UNROTATED_ATTENTION, NEXT_TOKENS],
     checkpoints: &[

@@ -8,6 +8,13 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["glm4moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
+    optional: &[
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::ROPE_DIMENSION_SECTIONS,
+    ],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[

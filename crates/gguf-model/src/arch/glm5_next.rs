@@ -30,6 +30,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::HYPER_CONNECTION_EPSILON,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_INDEXER_KPOOL_SELECT_TAIL,
+        keys::ATTENTION_INDEXER_TYPES,
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::KDA_GATE_LOWER_BOUND,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::SWIGLU_CLAMP_EXP,
+        keys::SWIGLU_CLAMP_SHEXP,
+    ],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[
         NORMS,

@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gpt-oss"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ROPE_FREQ_BASE_SWA],
     outside: &[OUTSIDE],
     block: &[BLOCK, EXPERTS_WITH_BIAS],
     checkpoints: &[Checkpoint { classes: &["GptOssForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

@@ -10,6 +10,12 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["granite", "granitemoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LOGIT_SCALE]],
+    optional: &[
+        keys::ATTENTION_SCALE,
+        keys::EMBEDDING_SCALE,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::RESIDUAL_SCALE,
+    ],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, FFN],
     checkpoints: &[

@@ -19,6 +19,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_SCALE,
+        keys::EMBEDDING_SCALE,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::LOGIT_SCALE,
+        keys::RESIDUAL_SCALE,
+    ],
     outside: &[OUTSIDE, ROPE_FREQS],
     block: &[NORMS_OF_TWO, HYBRID_ATTENTION, MAMBA, FFN],
     checkpoints: &[Checkpoint { classes: CLASSES, keys: HYBRID_KEYS, ..HYBRID }],

@@ -12,6 +12,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::LOGIT_SCALE, keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ATTENTION_SLIDING_WINDOW],
     ],
+    optional: &[
+        keys::ATTENTION_ROPE_PATTERN,
+        keys::ATTENTION_SCALE,
+        keys::DEEPSTACK_MAPPING,
+        keys::EMBEDDING_SCALE,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::RESIDUAL_SCALE,
+    ],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, BLOCK],
     checkpoints: &[

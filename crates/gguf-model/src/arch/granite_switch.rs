@@ -19,6 +19,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE,
         ],
     ],
+    optional: &[
+        keys::ADAPTERS_ROUTER_GAIN,
+        keys::ATTENTION_SCALE,
+        keys::EMBEDDING_SCALE,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::RESIDUAL_SCALE,
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK, ADAPTERS],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,20 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["grok"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[
+        keys::ATTENTION_OUTPUT_SCALE,
+        keys::ATTENTION_TEMPERATURE_LENGTH,
+        keys::ATTN_LOGIT_SOFTCAPPING,
+        keys::EMBEDDING_SCALE,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::FINAL_LOGIT_SOFTCAPPING,
+        keys::LOGIT_SCALE,
+        keys::ROPE_SCALING_YARN_ATTN_FACTOR,
+        keys::ROPE_SCALING_YARN_BETA_FAST,
+        keys::ROPE_SCALING_YARN_BETA_SLOW,
+        keys::ROPE_SCALING_YARN_EXT_FACTOR,
+        keys::ROUTER_LOGIT_SOFTCAPPING,
+    ],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, EMBD_QKV, EMBD_OUTPUT],
     checkpoints: &[Checkpoint {

@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GROUP_SCALE, keys::EXPERTS_PER_GROUP],
     ],
+    optional: &[keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
     checkpoints: &[Checkpoint {

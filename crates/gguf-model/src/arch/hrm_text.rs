@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::HRM_LAYERS_PER_STACK, keys::HRM_H_CYCLES, keys::HRM_L_CYCLES],
     ],
+    optional: &[keys::EMBEDDING_SCALE, keys::HRM_PREFIX_LM],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

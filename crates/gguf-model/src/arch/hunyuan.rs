@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-dense", "hunyuan_vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::ROPE_DIMENSION_SECTIONS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV, OUTPUT, HEAD_NORMS, GATED_FFN],
     checkpoints: &[

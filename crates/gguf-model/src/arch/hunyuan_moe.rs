@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+    optional: &[keys::EXPERT_SHARED_FEED_FORWARD_LENGTH],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint {

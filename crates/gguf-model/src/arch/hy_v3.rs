@@ -7,6 +7,12 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hy_v3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+    optional: &[
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV, OUTPUT, QK_NORMS, FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -24,6 +24,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::HYPER_CONNECTION_MAGNITUDE,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_INDEXER_HEAD_COUNT,
+        keys::ATTENTION_INDEXER_KEY_LENGTH,
+        keys::ATTENTION_INDEXER_TOP_K,
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+        keys::SWIGLU_CLAMP_EXP,
+    ],
     outside: &[UNTIED_EMBEDDINGS, OUTSIDE],
     block: &[NORMS, LATENT_ATTENTION, OWN_INDEXER, BLOCK, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
     checkpoints: &[

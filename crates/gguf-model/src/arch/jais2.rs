@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["jais2"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[BIASED_EMBEDDINGS],
     block: &[BIASED_NORMS, FUSED_QKV, BLOCK],
     checkpoints: &[Checkpoint {

@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::SSM_CONV_KERNEL, keys::SSM_INNER_SIZE, keys::SSM_STATE_SIZE, keys::SSM_TIME_STEP_RANK],
     ],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

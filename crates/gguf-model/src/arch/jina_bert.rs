@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const V2: Architecture = Architecture {
     names: &["jina-bert-v2"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

@@ -15,6 +15,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         LATENT_AND_DELTA_KEYS,
         &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
     ],
+    optional: &[
+        keys::ATTENTION_Q_LORA_RANK,
+        keys::EXPERT_LATENT_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::KDA_GATE_LOWER_BOUND,
+        keys::LEADING_DENSE_BLOCK_COUNT,
+    ],
     outside: &[UNTIED_EMBEDDINGS, OUTSIDE],
     block: &[
         NORMS,

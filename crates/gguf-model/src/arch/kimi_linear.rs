@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["kimi-linear"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LATENT_AND_DELTA_KEYS],
+    optional: &[keys::EXPERT_WEIGHTS_SCALE, keys::LEADING_DENSE_BLOCK_COUNT],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[
         NORMS,

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["laguna"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_GATING_FUNC, keys::EXPERT_SHARED_COUNT, keys::EXPERT_SHARED_FEED_FORWARD_LENGTH, keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV, OUTPUT, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED],
     checkpoints: &[Checkpoint {

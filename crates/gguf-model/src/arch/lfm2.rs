@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["lfm2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::SHORTCONV_L_CACHE]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN_W],
     checkpoints: &[
@@ -63,6 +64,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::SHORTCONV_L_CACHE, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
     ],
+    optional: &[keys::LEADING_DENSE_BLOCK_COUNT],
     block: &[BLOCK, GATED_FFN_W, EXPERTS_W],
     checkpoints: &[Checkpoint {
         classes: &["Lfm2MoeForCausalLM"],

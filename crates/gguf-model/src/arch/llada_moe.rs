@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llada-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::EXPERT_FEED_FORWARD_LENGTH],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[Checkpoint {

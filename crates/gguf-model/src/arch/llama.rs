@@ -10,6 +10,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama", "llama-embed"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::VOCAB_SIZE],
     outside: &[EMBEDDINGS, ROPE_FACTORS, MISTRAL_OUTSIDE],
     block: &[NORMS, PERMUTED_QKV, OUTPUT_WITH_BIAS, FFN, MISTRAL_BLOCK],
     checkpoints: &[
@@ -64,6 +65,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const MISTRAL3: Architecture = Architecture {
     names: &["mistral3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[
+        keys::ATTENTION_TEMPERATURE_SCALE,
+        keys::ROPE_SCALING_YARN_BETA_FAST,
+        keys::ROPE_SCALING_YARN_BETA_SLOW,
+        keys::ROPE_SCALING_YARN_LOG_MULTIPLIER,
+    ],
     checkpoints: &[
         Checkpoint {
             classes: &["Ministral3ForCausalLM"],

@@ -11,6 +11,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, QKV, OUTPUT, FFN],
     checkpoints: &[Checkpoint {

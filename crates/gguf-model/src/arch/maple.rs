@@ -17,6 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SWIGLU_CLAMP_EXP,
         ],
     ],
+    optional: &[keys::ROPE_FREQ_BASE_SWA],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {

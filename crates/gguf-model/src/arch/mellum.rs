@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["mellum"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {

@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
     ],
+    optional: &[keys::ATTENTION_VALUE_SCALE, keys::ROPE_FREQ_BASE_SWA],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[BLOCK, FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minicpm"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::EMBEDDING_SCALE, keys::LOGIT_SCALE, keys::RESIDUAL_SCALE],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, FUSED_QKV, UNEVEN_ATTENTION, FFN],
     checkpoints: &[Checkpoint {

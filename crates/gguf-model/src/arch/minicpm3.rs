@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::ATTENTION_Q_LORA_RANK, keys::ATTENTION_KV_LORA_RANK],
     ],
+    optional: &[],
     outside: &[EMBEDDINGS, FACTORS],
     block: &[NORMS, LATENT_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minimax-01"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::RESIDUAL_SCALE]],
+    optional: &[keys::ATTENTION_RECURRENT_LAYERS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minimax-m2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+    optional: &[keys::EXPERT_GATING_FUNC],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint { classes: &["MiniMaxM2ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

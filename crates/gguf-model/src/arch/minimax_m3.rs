@@ -20,6 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ATTENTION_INDEXER_LOCAL_BLOCKS,
         ],
     ],
+    optional: &[keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE, keys::LEADING_DENSE_BLOCK_COUNT],
     outside: &[OUTSIDE],
     block: &[BLOCK, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS_W],
     checkpoints: &[Checkpoint {

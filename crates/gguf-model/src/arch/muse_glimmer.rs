@@ -14,6 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE],
     ],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::FINAL_LOGIT_SOFTCAPPING, keys::ROPE_FREQ_BASE_SWA],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

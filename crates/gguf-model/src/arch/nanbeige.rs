@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["nanbeige"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::NUM_LOOPS, keys::SKIP_LOOP_FINAL_NORM],
     outside: &[EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, PERMUTED_QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -18,6 +18,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::EXPERT_SHARED_COUNT,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::MOE_LATENT_SIZE,
+    ],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[

@@ -10,6 +10,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["nomic-bert"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[ATTENTION_AND_NORMS, GATED],
     checkpoints: &[Checkpoint {
@@ -22,6 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_EXPERTS: Architecture = Architecture {
     names: &["nomic-bert-moe"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS],
+    optional: &[keys::MOE_EVERY_N_LAYERS],
     outside: &[OUTSIDE],
     block: &[ATTENTION_AND_NORMS, EXPERTS_AND_OTHERS],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::ATTENTION_CLAMP_KQV],
     outside: &[OUTSIDE],
     block: &[FUSED_EMBD_QKV, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo2"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[EMBD_QKV, EMBD_OUTPUT, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

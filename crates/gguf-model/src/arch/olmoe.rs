@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, EMBD_QKV, EMBD_OUTPUT, QK_NORMS_OF_ALL, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["OlmoeForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

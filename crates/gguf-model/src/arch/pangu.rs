@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["pangu-embedded"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, FUSED_QKV, BIASED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

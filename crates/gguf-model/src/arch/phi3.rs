@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["phi3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[EMBEDDINGS, LONG_ROPE],
     block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint { classes: &["Phi3ForCausalLM", "Phi4ForCausalLMV"], ..CHECKPOINT }],

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["phimoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[OUTSIDE, LONG_ROPE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint { classes: &["PhiMoEForCausalLM"], keys: &[KEYS, EXPERT_KEYS], ..CHECKPOINT }],

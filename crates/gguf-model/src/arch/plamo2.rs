@@ -18,6 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
+    optional: &[keys::ATTENTION_KEY_LENGTH, keys::ATTENTION_VALUE_LENGTH],
     outside: &[PLAMO_EMBEDDINGS],
     block: &[PLAMO_NORMS_AND_FFN, STATE_SPACE, ATTENTION_OF_SOME],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["plamo3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[PLAMO_EMBEDDINGS],
     block: &[PLAMO_NORMS_AND_FFN, BLOCK],
     checkpoints: &[Checkpoint {

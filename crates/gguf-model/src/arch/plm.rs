@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["plm"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_KV_LORA_RANK]],
+    optional: &[],
     outside: &[TIED_EMBEDDINGS],
     block: &[NORMS, LATENT_ATTENTION, UNGATED_FFN],
     checkpoints: &[Checkpoint {

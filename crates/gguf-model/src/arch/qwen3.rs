@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[ANSWERS, EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
@@ -23,6 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_VISION: Architecture = Architecture {
     names: &["qwen3vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    optional: &[keys::N_DEEPSTACK_LAYERS],
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLForConditionalGeneration"],

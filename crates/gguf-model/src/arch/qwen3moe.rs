@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3moe", "rnd1"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::EXPERT_FEED_FORWARD_LENGTH],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[

@@ -10,6 +10,11 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3next"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS],
+    optional: &[
+        keys::ATTENTION_RECURRENT_LAYERS,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+    ],
     outside: &[OUTSIDE],
     block: &[
         NORMS_PLUS_ONE,
@@ -27,6 +32,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const QWEN35: Architecture = Architecture {
     names: &["qwen35"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    optional: &[keys::ATTENTION_RECURRENT_LAYERS],
     outside: &[OUTSIDE],
     block: &[NORMS_PLUS_ONE, BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[
@@ -47,6 +53,11 @@ pub(super) const QWEN35: Architecture = Architecture {
 /// Qwen 3.5 with experts.
 pub(super) const QWEN35_MOE: Architecture = Architecture {
     names: &["qwen35moe"],
+    optional: &[
+        keys::ATTENTION_RECURRENT_LAYERS,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+    ],
     block: &[
         NORMS_PLUS_ONE,
         BLOCK,

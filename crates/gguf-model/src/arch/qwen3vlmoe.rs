@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3vlmoe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    optional: &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::N_DEEPSTACK_LAYERS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, EXPERTS],
     checkpoints: &[

@@ -21,6 +21,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::ATTENTION_INDEXER_TOP_K,
         ],
     ],
+    optional: &[
+        keys::ATTENTION_COMPRESS_RATIOS,
+        keys::ATTENTION_RECURRENT_LAYERS,
+        keys::EXPERT_FEED_FORWARD_LENGTH,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::PLE_LAYERS,
+    ],
     outside: &[OUTSIDE],
     block: &[
         STREAMS,

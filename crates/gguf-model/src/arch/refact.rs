@@ -9,6 +9,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["refact"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[],
     outside: &[OUTSIDE, ROPE_FACTORS],
     block: &[FUSED_QKV, BLOCK, llama::FFN],
     checkpoints: &[Checkpoint {

@@ -9,6 +9,12 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["rwkv6"],
     required: &[RECURRENT_KEYS, &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM]],
+    optional: &[
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::RESCALE_EVERY_N_LAYERS,
+        keys::TOKEN_SHIFT_COUNT,
+    ],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -27,6 +33,12 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
         RECURRENT_KEYS,
         FEED_FORWARD_KEYS,
         &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM],
+    ],
+    optional: &[
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::RESCALE_EVERY_N_LAYERS,
+        keys::TOKEN_SHIFT_COUNT,
     ],
     outside: &[QWEN_OUTSIDE],
     block: &[NORMS, QWEN_BLOCK, GATED_FFN],

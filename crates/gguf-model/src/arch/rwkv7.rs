@@ -18,6 +18,12 @@ const RANKS: &[&str] = &[
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["rwkv7"],
     required: &[RECURRENT_KEYS, RANKS],
+    optional: &[
+        keys::ATTENTION_GATE_LORA_RANK,
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::TOKEN_SHIFT_COUNT,
+    ],
     outside: &[OUTSIDE],
     block: &[CHANNELS, TIME, GATE, TIME_NORM],
     checkpoints: &[Checkpoint {
@@ -31,6 +37,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_QWEN: Architecture = Architecture {
     names: &["arwkv7"],
     required: &[RECURRENT_KEYS, FEED_FORWARD_KEYS, RANKS],
+    optional: &[
+        keys::ATTENTION_GATE_LORA_RANK,
+        keys::ATTENTION_LAYER_NORM_EPSILON,
+        keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+        keys::TOKEN_SHIFT_COUNT,
+    ],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, TIME, OPTIONAL_GATE, OPTIONAL_TIME_NORM, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["seed_oss"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, QKV_OF_KEYS, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SeedOssForCausalLM"], ..Checkpoint::TEXT }],

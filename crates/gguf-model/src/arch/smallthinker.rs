@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smallthinker"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    optional: &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
     outside: &[EMBEDDINGS],
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["SmallThinkerForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

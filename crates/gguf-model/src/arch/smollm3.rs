@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smollm3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[EMBEDDINGS],
     block: &[NORMS, PERMUTED_QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SmolLM3ForCausalLM"], ..LLAMA }],

@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         FEED_FORWARD_KEYS,
         &[keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
     ],
+    optional: &[keys::ROPE_FREQ_BASE_SWA],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["Spark2_5ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["starcoder"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[GPT2_EMBEDDINGS],
     block: &[GPT2_BLOCK],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["starcoder2"],
     required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    optional: &[],
     outside: &[BIASED_EMBEDDINGS],
     block: &[BIASED_NORMS, FUSED_EMBD_QKV, BLOCK],
     checkpoints: &[Checkpoint { classes: &["Starcoder2ForCausalLM"], ..Checkpoint::TEXT }],

@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
     ],
+    optional: &[keys::EXPERT_GATING_FUNC, keys::EXPERT_SHARED_FEED_FORWARD_LENGTH, keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE, keys::ROPE_FREQ_BASE_SWA, keys::SWIGLU_CLAMP_EXP, keys::SWIGLU_CLAMP_SHEXP],
     outside: &[OUTSIDE, ROPE_FREQS],
     block: &[BLOCK, QKV, EXPERTS_OF_BLOCKS, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint {

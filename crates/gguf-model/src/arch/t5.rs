@@ -8,6 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["t5"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_RELATIVE_BUCKETS_COUNT]],
+    optional: &[keys::DECODER_BLOCK_COUNT, keys::DECODER_START_TOKEN_ID],
     outside: &[OUTSIDE, DECODER_NORM],
     block: &[ENCODER_BLOCK, DECODER_BLOCK],
     checkpoints: &[Checkpoint {
@@ -25,6 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 pub(super) const ENCODER: Architecture = Architecture {
     names: &["t5encoder"],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[ENCODER_BLOCK],
     checkpoints: &[Checkpoint { classes: &["T5EncoderModel"], keys: &[SIZES, WIDTHS, FILE_TYPE], ..CHECKPOINT }],

@@ -3,26 +3,6 @@
 //!
 //! Rules: the subclasses of `MmprojModel` in `conversion/` of llama.cpp, `clip_model_loader` in `tools/mtmd/clip.cpp`.
 
-mod cogvlm;
-mod deepseek;
-mod dots;
-mod gemma;
-mod granite;
-mod hunyuan;
-mod internvl;
-mod kimi;
-mod lfm2_audio;
-mod llama4;
-mod minimax;
-mod muse;
-mod omni;
-mod pixtral;
-mod qwen;
-mod radio;
-mod siglip;
-mod step;
-mod whisper;
-
 /// Common imports of the files in this folder.
 mod prelude {
     pub(super) use super::super::prelude::*;
@@ -31,57 +11,30 @@ mod prelude {
 
 use super::prelude::*;
 
-/// All towers. A new tower needs a table and a line here.
-#[rustfmt::skip]
-pub static TOWERS: &[Architecture] = &[
-    cogvlm::COGVLM,
-    deepseek::DEEPSEEK4V,
-    deepseek::DEEPSEEKOCR,
-    deepseek::DEEPSEEKOCR2,
-    dots::DOTS_OCR,
-    gemma::GEMMA3N,
-    gemma::GEMMA4,
-    gemma::GEMMA4_IMAGES,
-    gemma::GEMMA4_UNIFIED,
-    granite::GRANITE4_VISION,
-    granite::GRANITE_SPEECH,
-    hunyuan::HUNYUANVL,
-    internvl::INTERNVL,
-    kimi::KIMIK25,
-    kimi::KIMIVL,
-    lfm2_audio::LFM2A,
-    llama4::LLAMA4,
-    minimax::MINIMAXM3,
-    muse::MUSE_GLIMMER,
-    omni::QWEN25_OMNI,
-    omni::QWEN3_ASR,
-    omni::QWEN3_OMNI,
-    pixtral::LIGHTONOCR,
-    pixtral::PIXTRAL,
-    qwen::EXAONE45,
-    qwen::GLM4V,
-    qwen::GLM5V,
-    qwen::LING3VL,
-    qwen::QWEN25VL,
-    qwen::QWEN2VL,
-    qwen::QWEN3VL,
-    radio::NEMOTRON_NANO,
-    siglip::GEMMA3,
-    siglip::IDEFICS3,
-    siglip::JANUS,
-    siglip::LFM2VL,
-    siglip::MINICPMV,
-    siglip::PADDLEOCR,
-    siglip::PHI4,
-    siglip::YOUTUVL,
-    step::STEP3VL,
-    whisper::AUDIO_FLAMINGO,
-    whisper::GLM_ASR,
-    whisper::MERALION,
-    whisper::QWEN2AUDIO,
-    whisper::ULTRAVOX,
-    whisper::VOXTRAL,
-];
+super::architectures! {
+    mod cogvlm; use COGVLM;
+    mod deepseek; use DEEPSEEK4V, DEEPSEEKOCR, DEEPSEEKOCR2;
+    mod dots; use DOTS_OCR;
+    mod gemma; use GEMMA3N, GEMMA4, GEMMA4_IMAGES, GEMMA4_UNIFIED;
+    mod granite; use GRANITE4_VISION, GRANITE_SPEECH;
+    mod hunyuan; use HUNYUANVL;
+    mod internvl; use INTERNVL;
+    mod kimi; use KIMIK25, KIMIVL;
+    mod lfm2_audio; use LFM2A;
+    mod llama4; use LLAMA4;
+    mod minimax; use MINIMAXM3;
+    mod muse; use MUSE_GLIMMER;
+    mod omni; use QWEN25_OMNI, QWEN3_ASR, QWEN3_OMNI;
+    mod pixtral; use LIGHTONOCR, PIXTRAL;
+    mod qwen; use EXAONE45, GLM4V, GLM5V, LING3VL, QWEN25VL, QWEN2VL, QWEN3VL;
+    mod radio; use NEMOTRON_NANO;
+    mod siglip; use GEMMA3, IDEFICS3, JANUS, LFM2VL, MINICPMV, PADDLEOCR, PHI4, YOUTUVL;
+    mod step; use STEP3VL;
+    mod whisper; use AUDIO_FLAMINGO, GLM_ASR, MERALION, QWEN2AUDIO, ULTRAVOX, VOXTRAL;
+}
+
+/// All image and audio encoders.
+pub static TOWERS: &[Architecture] = TABLES;
 
 /// Defaults of all towers.
 const TOWER: Checkpoint = Checkpoint {

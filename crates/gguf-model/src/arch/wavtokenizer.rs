@@ -23,6 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::CONVNEXT_BLOCK_COUNT,
         ],
     ],
+    optional: &[],
     outside: &[OUTSIDE, POSNET],
     block: &[CONVNEXT],
     checkpoints: &[Checkpoint {

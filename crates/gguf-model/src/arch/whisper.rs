@@ -10,6 +10,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["whisper"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[ENCODER, DECODER],
     checkpoints: &[Checkpoint {

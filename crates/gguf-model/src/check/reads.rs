@@ -7,6 +7,7 @@ use gguf_format::ValueType as Type;
 use gguf_format::keys::{self, KeyInfo};
 
 use super::{FileRole, Model};
+use crate::arch;
 use crate::hparams::MAX_BLOCKS;
 
 /// A key that llama.cpp reads.
@@ -102,7 +103,7 @@ const SCORES: &[Type] = &[F32, I32];
 const TOKEN_TYPES: &[Type] = &[I32];
 const BYTES: &[Type] = &[Type::U8, Type::I8];
 
-/// Rows of keys: the key, its form, when it is read, and the architectures that read it, if not all do.
+/// Rows of keys: the key, its form, when it is read, and the architectures that read it; if there are none, those that list it, or all.
 macro_rules! reads {
     ($($key:ident $form:ident $(($($arg:expr),*))? $when:ident: $($arch:literal)*;)*) => {
         &[$(Read { pattern: keys::$key, form: Form::$form $(($($arg),*))?, when: If::$when, archs: &[$($arch),*] }),*]
@@ -191,243 +192,186 @@ const READS: &[Read] = reads! {
     GENERAL_TENSOR_EXTRA_NAME IfArray(TEXTS, ANY) Always: ;
     GENERAL_TENSOR_EXTRA_PREC_A4 Array(FLAGS, ANY) TensorExtra: ;
 
-    // Single architectures: `load_arch_hparams` in `src/models`.
-    DENSE_FEAT_IN One(U32) Always: "gemma-embedding";
-    DENSE_FEAT_OUT One(U32) Always: "gemma-embedding";
-    VOCAB_SIZE One(U32) Always: "deepseek2" "llama" "llama-embed" "mistral4";
-    FEATURES_LENGTH One(U32) Always: "wavtokenizer-dec";
-    POSNET_EMBEDDING_LENGTH One(U32) Always: "wavtokenizer-dec";
-    POSNET_BLOCK_COUNT One(U32) Always: "wavtokenizer-dec";
-    CONVNEXT_EMBEDDING_LENGTH One(U32) Always: "wavtokenizer-dec";
-    CONVNEXT_BLOCK_COUNT One(U32) Always: "wavtokenizer-dec";
-    ACTIVATION_SITU_BETA One(F32) Always: "kimi-k3";
-    ACTIVATION_SITU_LINEAR_BETA One(F32) Always: "kimi-k3";
-    ADAPTERS_COUNT One(U32) Always: "graniteswitch";
-    ADAPTERS_LORA_RANK One(U32) Always: "graniteswitch";
-    ADAPTERS_ROUTER_GAIN One(F32) Always: "graniteswitch";
-    ADAPTERS_TOKEN_IDS_ACTIVATE Array(NUMBERS, ANY) Always: "graniteswitch";
-    ADAPTERS_TOKEN_IDS_SUBSTITUTE Array(NUMBERS, ANY) Always: "graniteswitch";
-    ATTENTION_CLAMP_KQV One(F32) Always: "dbrx" "mpt" "olmo";
-    ATTENTION_COMPRESS_RATIOS Each(U32) Always: "qwen4exp";
+    // Single architectures, where the reading depends on other keys, or has a form of its own: `load_arch_hparams` in `src/models`.
     ATTENTION_COMPRESS_RATIOS Array(COUNTS, MAX) Always: "deepseek4";
     ATTENTION_COMPRESS_RATIOS IfArray(COUNTS, MAX) HyperConnections: "dflash";
-    ATTENTION_COMPRESS_ROPE_FREQ_BASE One(F32) Always: "deepseek4";
-    ATTENTION_DECAY_LORA_RANK One(U32) Always: "arwkv7" "rwkv7";
-    ATTENTION_GATE_LORA_RANK One(U32) Always: "arwkv7" "rwkv7";
-    ATTENTION_GROUP_NORM_EPSILON One(F32) Always: "wavtokenizer-dec";
-    ATTENTION_GROUP_NORM_GROUPS One(U32) Always: "wavtokenizer-dec";
-    ATTENTION_ICLR_LORA_RANK One(U32) Always: "arwkv7" "rwkv7";
-    ATTENTION_INDEXER_BLOCK_SIZE One(U32) Always: "minimax-m3";
-    ATTENTION_INDEXER_HEAD_COUNT One(U32) Always:
-        "deepseek32" "deepseek4" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "minimax-m3" "qwen4exp";
-    ATTENTION_INDEXER_KEY_LENGTH One(U32) Always:
-        "deepseek32" "deepseek4" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "minimax-m3" "qwen4exp";
-    ATTENTION_INDEXER_KPOOL One(U32) Always: "glm5-next";
-    ATTENTION_INDEXER_KPOOL_SELECT_TAIL One(BOOL) Always: "glm5-next";
-    ATTENTION_INDEXER_LOCAL_BLOCKS One(U32) Always: "minimax-m3";
-    ATTENTION_INDEXER_TOP_K One(U32) Always: "deepseek32" "deepseek4" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "minimax-m3" "qwen4exp";
-    ATTENTION_INDEXER_TYPES EachMain(U32) Always: "glm-dsa" "glm5-next";
     ATTENTION_INDEXER_TYPES EachMain(U32) Indexer: "hy_v4";
     ATTENTION_INDEXER_TYPES Array(COUNTS, MAX) Always: "dots3note";
-    ATTENTION_KEY_LENGTH_MLA One(U32) Always:
-        "bailingmoe3" "deepseek2" "deepseek32" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "kimi-k3" "kimi-linear" "mistral4";
-    ATTENTION_KEY_LENGTH_MLA_SWA One(U32) Always: "dots3note";
-    ATTENTION_KV_LORA_RANK One(U32) Always:
-        "bailingmoe3" "deepseek2" "deepseek32" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "kimi-k3" "kimi-linear" "minicpm3"
-        "mistral4" "plm";
-    ATTENTION_KV_LORA_RANK_SWA One(U32) Always: "dots3note";
-    ATTENTION_LAYER_NORM_EPSILON One(F32) Always:
-        "arwkv7" "bert" "bloom" "codeshell" "cohere2" "cohere2moe" "command-r" "dbrx" "falcon" "glm5-next" "gpt2" "gptneox" "jais"
-        "jais2" "jina-bert-v2" "jina-bert-v3" "modern-bert" "mpt" "nemotron" "nemotron_h" "nemotron_h_moe" "nomic-bert"
-        "nomic-bert-moe" "olmo" "orion" "phi2" "pockettts" "rwkv6" "rwkv6qwen2" "rwkv7" "stablelm" "starcoder" "starcoder2"
-        "wavtokenizer-dec";
-    ATTENTION_LAYER_NORM_RMS_EPSILON One(F32) Always:
-        "afmoe" "apertus" "arcee" "arctic" "arwkv7" "baichuan" "bailingmoe" "bailingmoe2" "bailingmoe3" "bitnet" "chameleon"
-        "chatglm" "cogvlm" "cohere2moe" "deci" "deepseek" "deepseek2" "deepseek2-ocr" "deepseek32" "deepseek4" "dflash" "dots1"
-        "dots3note" "dream" "eagle3" "ernie4_5" "ernie4_5-moe" "eurobert" "exaone" "exaone-moe" "exaone4" "falcon-h1" "gemma"
-        "gemma-embedding" "gemma2" "gemma3" "gemma3n" "gemma4" "gemma4-assistant" "glm-dsa" "glm4" "glm4moe" "glm5-next" "gpt-oss"
-        "granite" "granite_swa" "granitehybrid" "granitemoe" "graniteswitch" "grok" "grovemoe" "hrm_text" "hunyuan-dense"
-        "hunyuan-moe" "hunyuan_vl" "hy_v3" "hy_v4" "internlm2" "jamba" "kimi-k3" "kimi-linear" "laguna" "lfm2" "lfm2moe" "llada"
-        "llada-moe" "llama" "llama-embed" "llama4" "maincoder" "mamba" "mamba2" "maple" "mellum" "mimo2" "minicpm" "minicpm3"
-        "minimax-01" "minimax-m2" "minimax-m3" "mistral3" "mistral4" "muse-glimmer" "nanbeige" "nemotron_h" "nemotron_h_moe"
-        "neo-bert" "olmo2" "olmoe" "openelm" "paddleocr" "pangu-embedded" "phi3" "phimoe" "plamo" "plamo2" "plamo3" "plm" "qwen"
-        "qwen2" "qwen2moe" "qwen3" "qwen35" "qwen35moe" "qwen3moe" "qwen3next" "qwen3tts" "qwen3vl" "qwen3vlmoe" "qwen4exp"
-        "refact" "rnd1" "rwkv6" "rwkv6qwen2" "rwkv7" "seed_oss" "smallthinker" "smollm3" "spark2_5" "step35" "t5" "t5encoder"
-        "talkie" "xverse";
-    ATTENTION_MAX_ALIBI_BIAS One(F32) Always: "jais" "mpt";
-    ATTENTION_OUTPUT_GROUP_COUNT One(U32) Always: "deepseek4";
     ATTENTION_OUTPUT_GROUP_COUNT One(U32) HyperConnections: "dflash";
-    ATTENTION_OUTPUT_LORA_RANK One(U32) Always: "deepseek4";
     ATTENTION_OUTPUT_LORA_RANK One(U32) HyperConnections: "dflash";
-    ATTENTION_OUTPUT_SCALE One(F32) Always: "grok";
-    ATTENTION_Q_LORA_RANK One(U32) Always:
-        "bailingmoe3" "deepseek32" "deepseek4" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "kimi-k3" "minicpm3";
     ATTENTION_Q_LORA_RANK One(U32) HyperConnections: "dflash";
     ATTENTION_Q_LORA_RANK One(U32) NotLite: "deepseek2" "mistral4";
-    ATTENTION_RECURRENT_LAYERS Each(U32) Always: "minimax-01" "qwen35" "qwen35moe" "qwen3next" "qwen4exp";
-    ATTENTION_RELATIVE_BUCKETS_COUNT One(U32) Always: "t5" "t5encoder";
-    ATTENTION_ROPE_PATTERN IfArray(COUNTS, MAX) Always: "granite_swa";
-    ATTENTION_SCALE One(F32) Always: "dflash" "granite" "granite_swa" "granitehybrid" "granitemoe" "graniteswitch";
-    ATTENTION_SHARED_KV_LAYERS One(U32) Always: "gemma4" "gemma4-assistant";
-    ATTENTION_SLIDING_WINDOW One(U32) Always:
-        "afmoe" "cohere2" "cohere2moe" "deepseek4" "dflash" "dots3note" "exaone-moe" "exaone4" "gemma-embedding" "gemma2" "gemma3"
-        "gemma3n" "gemma4" "gemma4-assistant" "gpt-oss" "granite_swa" "laguna" "lfm2" "llama4" "maple" "mellum" "mimo2"
-        "modern-bert" "muse-glimmer" "olmo2" "phi3" "plamo3" "smallthinker" "spark2_5" "step35";
     ATTENTION_SLIDING_WINDOW_PATTERN Array(COUNTS, MAX) Always:
         "dots3note" "gemma4" "gemma4-assistant" "granite_swa" "maple" "mimo2" "spark2_5" "step35";
     ATTENTION_SLIDING_WINDOW_PATTERN Array(COUNTS, MAX) SlidingDraft: "dflash";
-    ATTENTION_SLIDING_WINDOW_PATTERN Pattern Always:
-        "cohere2" "cohere2moe" "exaone-moe" "gemma-embedding" "gemma2" "gemma3n" "gpt-oss" "muse-glimmer";
     ATTENTION_SLIDING_WINDOW_PATTERN Pattern Blocks64: "exaone4";
-    ATTENTION_SLIDING_WINDOW_PATTERN Pattern Sliding: "afmoe" "gemma3" "laguna" "mellum" "modern-bert" "olmo2" "plamo3" "smallthinker";
+    ATTENTION_SLIDING_WINDOW_PATTERN Pattern Sliding:
+        "afmoe" "gemma3" "laguna" "mellum" "modern-bert" "olmo2" "plamo3" "smallthinker";
     ATTENTION_SLIDING_WINDOW_PATTERN Pattern SlidingUnlessZero: "llama4";
-    ATTENTION_TEMPERATURE_LENGTH One(U32) Always: "deepseek2" "grok" "mistral4";
-    ATTENTION_TEMPERATURE_SCALE One(F32) Always: "deepseek2" "mistral3" "mistral4";
-    ATTENTION_VALUE_LENGTH_MLA One(U32) Always:
-        "bailingmoe3" "deepseek2" "deepseek32" "dots3note" "glm-dsa" "glm5-next" "hy_v4" "kimi-k3" "kimi-linear" "mistral4";
-    ATTENTION_VALUE_LENGTH_MLA_SWA One(U32) Always: "dots3note";
-    ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK One(U32) Always: "arwkv7" "rwkv7";
-    ATTENTION_VALUE_SCALE One(F32) Always: "dflash" "mimo2";
-    ATTN_LOGIT_SOFTCAPPING One(F32) Always: "gemma2" "grok";
-    ATTN_RES_BLOCK_SIZE One(U32) Always: "kimi-k3";
-    BLOCK_SIZE One(U32) Always: "dflash";
-    CONV_GROUP_SIZE One(U32) Always: "dflash";
-    CONV_KERNEL_SIZE One(U32) Always: "dflash";
-    DECODER_BLOCK_COUNT One(U32) Always: "t5";
-    DECODER_START_TOKEN_ID One(U32) Always: "t5";
-    DEEPSTACK_MAPPING IfArray(COUNTS, MAX) Always: "granite" "granite_swa";
-    EMBEDDING_LENGTH_PER_LAYER_INPUT One(U32) Always: "gemma4";
+    DEEPSTACK_MAPPING IfArray(COUNTS, MAX) Always: "granite";
     EMBEDDING_LENGTH_PER_LAYER_INPUT One(U32) Ngrams: "qwen4exp";
-    EMBEDDING_SCALE One(F32) Always:
-        "dflash" "granite" "granite_swa" "granitehybrid" "granitemoe" "graniteswitch" "grok" "hrm_text" "minicpm";
-    EXPERTS_PER_GROUP One(U32) Always: "grovemoe";
-    EXPERT_CHUNK_FEED_FORWARD_LENGTH One(U32) Always: "grovemoe";
-    EXPERT_FEED_FORWARD_LENGTH Each(U32) Always:
-        "afmoe" "bailingmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek" "deepseek2" "deepseek2-ocr" "deepseek32"
-        "deepseek4" "dots1" "dots3note" "ernie4_5-moe" "exaone-moe" "gemma4" "glm-dsa" "glm4moe" "glm5-next" "gpt-oss" "grok"
-        "grovemoe" "hunyuan-moe" "hy_v3" "hy_v4" "kimi-k3" "kimi-linear" "laguna" "lfm2moe" "llada-moe" "llama4" "maple" "mellum"
-        "mimo2" "minimax-m2" "minimax-m3" "mistral4" "nemotron_h" "nemotron_h_moe" "qwen2moe" "qwen35moe" "qwen3moe" "qwen3next"
-        "qwen3vlmoe" "qwen4exp" "rnd1" "smallthinker" "step35";
     EXPERT_FEED_FORWARD_LENGTH Each(U32) HyperConnections: "dflash";
-    EXPERT_GATING_FUNC One(U32) Always:
-        "afmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek2" "deepseek2-ocr" "deepseek32" "deepseek4" "dots1" "dots3note"
-        "exaone-moe" "glm-dsa" "glm4moe" "glm5-next" "hy_v3" "hy_v4" "kimi-k3" "kimi-linear" "laguna" "lfm2moe" "minimax-m2"
-        "minimax-m3" "mistral4" "smallthinker" "step35";
     EXPERT_GATING_FUNC One(U32) HyperConnections: "dflash";
-    EXPERT_GROUP_SCALE One(F32) Always: "grovemoe";
-    EXPERT_LATENT_LENGTH One(U32) Always: "kimi-k3";
-    EXPERT_SHARED_COUNT One(U32) Always:
-        "afmoe" "bailingmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek" "deepseek2" "deepseek2-ocr" "deepseek32"
-        "deepseek4" "dots1" "dots3note" "exaone-moe" "glm-dsa" "glm4moe" "glm5-next" "hy_v4" "kimi-k3" "kimi-linear" "laguna"
-        "minimax-m3" "mistral4" "nemotron_h" "nemotron_h_moe";
     EXPERT_SHARED_COUNT One(U32) HyperConnections: "dflash";
-    EXPERT_SHARED_FEED_FORWARD_LENGTH One(U32) Always:
-        "bailingmoe2" "bailingmoe3" "cohere2moe" "ernie4_5-moe" "exaone-moe" "granite" "granite_swa" "granitehybrid" "granitemoe"
-        "graniteswitch" "hunyuan-moe" "hy_v3" "laguna" "nemotron_h" "nemotron_h_moe" "qwen2moe" "qwen35moe" "qwen3next" "qwen4exp"
-        "step35";
-    EXPERT_WEIGHTS_NORM One(BOOL) Always:
-        "afmoe" "bailingmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek2" "deepseek2-ocr" "deepseek32" "deepseek4" "dots1"
-        "dots3note" "exaone-moe" "glm-dsa" "glm4moe" "glm5-next" "hy_v3" "hy_v4" "kimi-k3" "laguna" "minimax-m3" "mistral4"
-        "nemotron_h" "nemotron_h_moe" "step35";
     EXPERT_WEIGHTS_NORM One(BOOL) HyperConnections: "dflash";
-    EXPERT_WEIGHTS_SCALE One(F32) Always:
-        "afmoe" "bailingmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek" "deepseek2" "deepseek2-ocr" "deepseek32"
-        "deepseek4" "dots1" "dots3note" "exaone-moe" "glm-dsa" "glm4moe" "glm5-next" "hy_v3" "hy_v4" "kimi-k3" "kimi-linear"
-        "laguna" "minimax-m3" "mistral4" "nemotron_h" "nemotron_h_moe" "step35";
     EXPERT_WEIGHTS_SCALE One(F32) HyperConnections: "dflash";
-    FINAL_LOGIT_SOFTCAPPING One(F32) Always: "dflash" "gemma2" "gemma3" "gemma4" "grok" "muse-glimmer";
     FULL_ATTENTION_INTERVAL One(U32) NoRecurrentBlocks: "minimax-01" "qwen35" "qwen35moe" "qwen3next" "qwen4exp";
-    HASH_LAYER_COUNT One(U32) Always: "deepseek4";
-    HIDDEN_ACTIVATION One(STRING) Always: "dflash" "modern-bert";
-    HRM_H_CYCLES One(U32) Always: "hrm_text";
-    HRM_LAYERS_PER_STACK One(U32) Always: "hrm_text";
-    HRM_L_CYCLES One(U32) Always: "hrm_text";
-    HRM_PREFIX_LM One(BOOL) Always: "hrm_text";
-    HYPER_CONNECTION_COUNT One(U32) Always: "deepseek4" "dflash" "glm5-next" "hy_v4" "qwen4exp";
-    HYPER_CONNECTION_EPSILON One(F32) Always: "deepseek4" "glm5-next" "hy_v4";
     HYPER_CONNECTION_EPSILON One(F32) HyperConnections: "dflash";
-    HYPER_CONNECTION_LOW_RANK One(U32) Always: "qwen4exp";
-    HYPER_CONNECTION_MAGNITUDE One(F32) Always: "hy_v4";
-    HYPER_CONNECTION_SINKHORN_ITERATIONS One(U32) Always: "deepseek4" "glm5-next";
     HYPER_CONNECTION_SINKHORN_ITERATIONS One(U32) HyperConnections: "dflash";
-    INTERLEAVE_MOE_LAYER_STEP One(U32) Always: "ernie4_5-moe" "llama4";
-    KDA_GATE_LOWER_BOUND One(F32) Always: "bailingmoe3" "glm5-next" "kimi-k3";
-    KDA_HEAD_DIM One(U32) Always: "bailingmoe3" "glm5-next" "kimi-k3" "kimi-linear";
-    KDA_SAFE_GATE One(BOOL) Always: "bailingmoe3";
-    LEADING_DENSE_BLOCK_COUNT One(U32) Always:
-        "afmoe" "bailingmoe" "bailingmoe2" "bailingmoe3" "cohere2moe" "deepseek" "deepseek2" "deepseek2-ocr" "deepseek32" "dots1"
-        "dots3note" "ernie4_5-moe" "exaone-moe" "glm-dsa" "glm4moe" "glm5-next" "hy_v4" "kimi-k3" "kimi-linear" "laguna" "lfm2moe"
-        "minimax-m3" "mistral4";
-    LOGIT_SCALE One(F32) Always:
-        "cohere2" "cohere2moe" "command-r" "dflash" "granite" "granite_swa" "granitehybrid" "granitemoe" "graniteswitch" "grok"
-        "minicpm" "muse-glimmer" "talkie";
-    MOE_EVERY_N_LAYERS One(U32) Always: "nomic-bert-moe";
-    MOE_LATENT_SIZE One(U32) Always: "nemotron_h" "nemotron_h_moe";
-    NORM_BEFORE_FC One(BOOL) Always: "eagle3";
-    NORM_BEFORE_RESIDUAL One(BOOL) Always: "eagle3";
-    NUM_LOOPS One(U32) Always: "nanbeige";
-    N_DEEPSTACK_LAYERS One(U32) Always: "qwen3tts" "qwen3vl" "qwen3vlmoe";
     PLE_CONV_KERNEL One(U32) Ngrams: "qwen4exp";
     PLE_EOS_TOKEN_ID One(U32) Ngrams: "qwen4exp";
     PLE_HEADS_PER_NGRAM One(U32) Ngrams: "qwen4exp";
     PLE_HEAD_OFFSETS Array(WIDE, 64) Ngrams: "qwen4exp";
     PLE_HEAD_VOCAB_SIZES Array(WIDE, 64) Ngrams: "qwen4exp";
     PLE_IMAGE_TOKEN_ID One(U32) Ngrams: "qwen4exp";
-    PLE_LAYERS Array(NUMBERS, ANY) Always: "qwen4exp";
     PLE_LAYER_MULTIPLIERS Array(WIDE, 8) Ngrams: "qwen4exp";
     PLE_NGRAM_SIZE One(U32) Ngrams: "qwen4exp";
-    RESCALE_EVERY_N_LAYERS One(U32) Always: "rwkv6" "rwkv6qwen2";
-    RESIDUAL_SCALE One(F32) Always: "granite" "granite_swa" "granitehybrid" "granitemoe" "graniteswitch" "minicpm" "minimax-01";
-    ROPE_DIMENSION_SECTIONS Sections Always:
-        "bailingmoe3" "deepseek32" "dflash" "ernie4_5" "ernie4_5-moe" "glm-dsa" "glm4" "glm4moe" "hunyuan-dense" "hunyuan_vl"
-        "paddleocr" "qwen2vl" "qwen35" "qwen35moe" "qwen3tts" "qwen3vl" "qwen3vlmoe" "qwen4exp";
-    ROPE_FREQ_BASE_SWA One(F32) Always:
-        "cohere2" "cohere2moe" "dots3note" "exaone-moe" "gemma-embedding" "gemma2" "gemma3n" "gemma4" "gemma4-assistant" "gpt-oss"
-        "maple" "mimo2" "muse-glimmer" "spark2_5" "step35";
     ROPE_FREQ_BASE_SWA One(F32) Blocks64: "exaone4";
     ROPE_FREQ_BASE_SWA One(F32) Sliding: "afmoe" "gemma3" "laguna" "mellum" "modern-bert" "olmo2" "plamo3" "smallthinker";
     ROPE_FREQ_BASE_SWA One(F32) SlidingUnlessZero: "llama4";
-    ROPE_SCALING_YARN_ATTN_FACTOR One(F32) Always: "grok";
-    ROPE_SCALING_YARN_BETA_FAST One(F32) Always: "grok" "mistral3";
-    ROPE_SCALING_YARN_BETA_SLOW One(F32) Always: "grok" "mistral3";
-    ROPE_SCALING_YARN_EXT_FACTOR One(F32) Always: "grok";
-    ROPE_SCALING_YARN_LOG_MULTIPLIER One(F32) Always: "deepseek2" "deepseek32" "mistral3" "mistral4";
-    ROUTER_LOGIT_SOFTCAPPING One(F32) Always: "grok";
-    SELECTOR_RANK One(U32) Always: "dflash";
-    SELECTOR_TOP_K One(U32) Always: "dflash";
-    SHORTCONV_L_CACHE One(U32) Always: "lfm2" "lfm2moe";
-    SKIP_LOOP_FINAL_NORM One(BOOL) Always: "nanbeige";
-    SSM_CONV_KERNEL One(U32) Always:
-        "bailingmoe3" "falcon-h1" "glm5-next" "granitehybrid" "jamba" "kimi-k3" "kimi-linear" "mamba" "mamba2" "nemotron_h"
-        "nemotron_h_moe" "plamo2" "qwen35" "qwen35moe" "qwen3next" "qwen4exp";
-    SSM_DT_B_C_RMS One(BOOL) Always: "mamba";
-    SSM_GROUP_COUNT One(U32) Always:
-        "falcon-h1" "granitehybrid" "mamba2" "nemotron_h" "nemotron_h_moe" "plamo2" "qwen35" "qwen35moe" "qwen3next" "qwen4exp";
-    SSM_INNER_SIZE One(U32) Always:
-        "falcon-h1" "granitehybrid" "jamba" "mamba" "mamba2" "nemotron_h" "nemotron_h_moe" "plamo2" "qwen35" "qwen35moe"
-        "qwen3next" "qwen4exp";
-    SSM_STATE_SIZE One(U32) Always:
-        "falcon-h1" "granitehybrid" "jamba" "mamba" "mamba2" "nemotron_h" "nemotron_h_moe" "plamo2" "qwen35" "qwen35moe"
-        "qwen3next" "qwen4exp";
-    SSM_TIME_STEP_RANK One(U32) Always:
-        "falcon-h1" "granitehybrid" "jamba" "mamba" "mamba2" "nemotron_h" "nemotron_h_moe" "plamo2" "qwen35" "qwen35moe"
-        "qwen3next" "qwen4exp";
-    SWIGLU_CLAMP_EXP Each(F32) Always: "bailingmoe3" "deepseek4" "glm5-next" "hy_v4" "maple" "step35";
     SWIGLU_CLAMP_EXP Each(F32) HyperConnections: "dflash";
-    SWIGLU_CLAMP_SHEXP Each(F32) Always: "bailingmoe3" "deepseek4" "glm5-next" "step35";
     SWIGLU_CLAMP_SHEXP Each(F32) HyperConnections: "dflash";
-    SWIN_NORM One(BOOL) Always: "chameleon";
-    TARGET_HIDDEN_SIZE One(U32) Always: "eagle3";
-    TARGET_LAYERS Array(NUMBERS, ANY) Always: "dflash" "eagle3";
-    TIME_DECAY_EXTRA_DIM One(U32) Always: "rwkv6" "rwkv6qwen2";
-    TIME_MIX_EXTRA_DIM One(U32) Always: "rwkv6" "rwkv6qwen2";
-    TOKEN_SHIFT_COUNT One(U32) Always: "arwkv7" "rwkv6" "rwkv6qwen2" "rwkv7";
-    USE_PARALLEL_RESIDUAL One(BOOL) Always: "gptneox";
-    WKV_HEAD_SIZE One(U32) Always: "arwkv7" "rwkv6" "rwkv6qwen2" "rwkv7";
-    XIELU_ALPHA_N EachMain(F32) Always: "apertus";
-    XIELU_ALPHA_P EachMain(F32) Always: "apertus";
-    XIELU_BETA EachMain(F32) Always: "apertus";
-    XIELU_EPS EachMain(F32) Always: "apertus";
+};
+
+/// How the keys that tables list are read (`required` and `optional` of [`Architecture`](crate::arch::Architecture)). The rows above take precedence.
+#[rustfmt::skip]
+const LISTED: &[Read] = reads! {
+    ACTIVATION_SITU_BETA One(F32) Always: ;
+    ACTIVATION_SITU_LINEAR_BETA One(F32) Always: ;
+    ADAPTERS_COUNT One(U32) Always: ;
+    ADAPTERS_LORA_RANK One(U32) Always: ;
+    ADAPTERS_ROUTER_GAIN One(F32) Always: ;
+    ADAPTERS_TOKEN_IDS_ACTIVATE Array(NUMBERS, ANY) Always: ;
+    ADAPTERS_TOKEN_IDS_SUBSTITUTE Array(NUMBERS, ANY) Always: ;
+    ATTENTION_CLAMP_KQV One(F32) Always: ;
+    ATTENTION_COMPRESS_RATIOS Each(U32) Always: ;
+    ATTENTION_COMPRESS_ROPE_FREQ_BASE One(F32) Always: ;
+    ATTENTION_DECAY_LORA_RANK One(U32) Always: ;
+    ATTENTION_GATE_LORA_RANK One(U32) Always: ;
+    ATTENTION_GROUP_NORM_EPSILON One(F32) Always: ;
+    ATTENTION_GROUP_NORM_GROUPS One(U32) Always: ;
+    ATTENTION_ICLR_LORA_RANK One(U32) Always: ;
+    ATTENTION_INDEXER_BLOCK_SIZE One(U32) Always: ;
+    ATTENTION_INDEXER_HEAD_COUNT One(U32) Always: ;
+    ATTENTION_INDEXER_KEY_LENGTH One(U32) Always: ;
+    ATTENTION_INDEXER_KPOOL One(U32) Always: ;
+    ATTENTION_INDEXER_KPOOL_SELECT_TAIL One(BOOL) Always: ;
+    ATTENTION_INDEXER_LOCAL_BLOCKS One(U32) Always: ;
+    ATTENTION_INDEXER_TOP_K One(U32) Always: ;
+    ATTENTION_INDEXER_TYPES EachMain(U32) Always: ;
+    ATTENTION_KEY_LENGTH One(U32) Always: ;
+    ATTENTION_KEY_LENGTH_MLA One(U32) Always: ;
+    ATTENTION_KEY_LENGTH_MLA_SWA One(U32) Always: ;
+    ATTENTION_KV_LORA_RANK One(U32) Always: ;
+    ATTENTION_KV_LORA_RANK_SWA One(U32) Always: ;
+    ATTENTION_LAYER_NORM_EPSILON One(F32) Always: ;
+    ATTENTION_LAYER_NORM_RMS_EPSILON One(F32) Always: ;
+    ATTENTION_MAX_ALIBI_BIAS One(F32) Always: ;
+    ATTENTION_OUTPUT_GROUP_COUNT One(U32) Always: ;
+    ATTENTION_OUTPUT_LORA_RANK One(U32) Always: ;
+    ATTENTION_OUTPUT_SCALE One(F32) Always: ;
+    ATTENTION_Q_LORA_RANK One(U32) Always: ;
+    ATTENTION_RECURRENT_LAYERS Each(U32) Always: ;
+    ATTENTION_RELATIVE_BUCKETS_COUNT One(U32) Always: ;
+    ATTENTION_ROPE_PATTERN IfArray(COUNTS, MAX) Always: ;
+    ATTENTION_SCALE One(F32) Always: ;
+    ATTENTION_SHARED_KV_LAYERS One(U32) Always: ;
+    ATTENTION_SLIDING_WINDOW One(U32) Always: ;
+    ATTENTION_SLIDING_WINDOW_PATTERN Pattern Always: ;
+    ATTENTION_TEMPERATURE_LENGTH One(U32) Always: ;
+    ATTENTION_TEMPERATURE_SCALE One(F32) Always: ;
+    ATTENTION_VALUE_LENGTH One(U32) Always: ;
+    ATTENTION_VALUE_LENGTH_MLA One(U32) Always: ;
+    ATTENTION_VALUE_LENGTH_MLA_SWA One(U32) Always: ;
+    ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK One(U32) Always: ;
+    ATTENTION_VALUE_SCALE One(F32) Always: ;
+    ATTN_LOGIT_SOFTCAPPING One(F32) Always: ;
+    ATTN_RES_BLOCK_SIZE One(U32) Always: ;
+    BLOCK_SIZE One(U32) Always: ;
+    CONVNEXT_BLOCK_COUNT One(U32) Always: ;
+    CONVNEXT_EMBEDDING_LENGTH One(U32) Always: ;
+    CONV_GROUP_SIZE One(U32) Always: ;
+    CONV_KERNEL_SIZE One(U32) Always: ;
+    DECODER_BLOCK_COUNT One(U32) Always: ;
+    DECODER_START_TOKEN_ID One(U32) Always: ;
+    DEEPSTACK_MAPPING IfArray(COUNTS, MAX) Always: ;
+    DENSE_FEAT_IN One(U32) Always: ;
+    DENSE_FEAT_OUT One(U32) Always: ;
+    EMBEDDING_LENGTH_PER_LAYER_INPUT One(U32) Always: ;
+    EMBEDDING_SCALE One(F32) Always: ;
+    EXPERTS_PER_GROUP One(U32) Always: ;
+    EXPERT_CHUNK_FEED_FORWARD_LENGTH One(U32) Always: ;
+    EXPERT_FEED_FORWARD_LENGTH Each(U32) Always: ;
+    EXPERT_GATING_FUNC One(U32) Always: ;
+    EXPERT_GROUP_SCALE One(F32) Always: ;
+    EXPERT_LATENT_LENGTH One(U32) Always: ;
+    EXPERT_SHARED_COUNT One(U32) Always: ;
+    EXPERT_SHARED_FEED_FORWARD_LENGTH One(U32) Always: ;
+    EXPERT_WEIGHTS_NORM One(BOOL) Always: ;
+    EXPERT_WEIGHTS_SCALE One(F32) Always: ;
+    FEATURES_LENGTH One(U32) Always: ;
+    FINAL_LOGIT_SOFTCAPPING One(F32) Always: ;
+    HASH_LAYER_COUNT One(U32) Always: ;
+    HIDDEN_ACTIVATION One(STRING) Always: ;
+    HRM_H_CYCLES One(U32) Always: ;
+    HRM_LAYERS_PER_STACK One(U32) Always: ;
+    HRM_L_CYCLES One(U32) Always: ;
+    HRM_PREFIX_LM One(BOOL) Always: ;
+    HYPER_CONNECTION_COUNT One(U32) Always: ;
+    HYPER_CONNECTION_EPSILON One(F32) Always: ;
+    HYPER_CONNECTION_LOW_RANK One(U32) Always: ;
+    HYPER_CONNECTION_MAGNITUDE One(F32) Always: ;
+    HYPER_CONNECTION_SINKHORN_ITERATIONS One(U32) Always: ;
+    INTERLEAVE_MOE_LAYER_STEP One(U32) Always: ;
+    KDA_GATE_LOWER_BOUND One(F32) Always: ;
+    KDA_HEAD_DIM One(U32) Always: ;
+    KDA_SAFE_GATE One(BOOL) Always: ;
+    LEADING_DENSE_BLOCK_COUNT One(U32) Always: ;
+    LOGIT_SCALE One(F32) Always: ;
+    MOE_EVERY_N_LAYERS One(U32) Always: ;
+    MOE_LATENT_SIZE One(U32) Always: ;
+    NORM_BEFORE_FC One(BOOL) Always: ;
+    NORM_BEFORE_RESIDUAL One(BOOL) Always: ;
+    NUM_LOOPS One(U32) Always: ;
+    N_DEEPSTACK_LAYERS One(U32) Always: ;
+    PLE_LAYERS Array(NUMBERS, ANY) Always: ;
+    POSNET_BLOCK_COUNT One(U32) Always: ;
+    POSNET_EMBEDDING_LENGTH One(U32) Always: ;
+    RESCALE_EVERY_N_LAYERS One(U32) Always: ;
+    RESIDUAL_SCALE One(F32) Always: ;
+    ROPE_DIMENSION_SECTIONS Sections Always: ;
+    ROPE_FREQ_BASE_SWA One(F32) Always: ;
+    ROPE_SCALING_YARN_ATTN_FACTOR One(F32) Always: ;
+    ROPE_SCALING_YARN_BETA_FAST One(F32) Always: ;
+    ROPE_SCALING_YARN_BETA_SLOW One(F32) Always: ;
+    ROPE_SCALING_YARN_EXT_FACTOR One(F32) Always: ;
+    ROPE_SCALING_YARN_LOG_MULTIPLIER One(F32) Always: ;
+    ROUTER_LOGIT_SOFTCAPPING One(F32) Always: ;
+    SELECTOR_RANK One(U32) Always: ;
+    SELECTOR_TOP_K One(U32) Always: ;
+    SHORTCONV_L_CACHE One(U32) Always: ;
+    SKIP_LOOP_FINAL_NORM One(BOOL) Always: ;
+    SSM_CONV_KERNEL One(U32) Always: ;
+    SSM_DT_B_C_RMS One(BOOL) Always: ;
+    SSM_GROUP_COUNT One(U32) Always: ;
+    SSM_INNER_SIZE One(U32) Always: ;
+    SSM_STATE_SIZE One(U32) Always: ;
+    SSM_TIME_STEP_RANK One(U32) Always: ;
+    SWIGLU_CLAMP_EXP Each(F32) Always: ;
+    SWIGLU_CLAMP_SHEXP Each(F32) Always: ;
+    SWIN_NORM One(BOOL) Always: ;
+    TARGET_HIDDEN_SIZE One(U32) Always: ;
+    TARGET_LAYERS Array(NUMBERS, ANY) Always: ;
+    TIME_DECAY_EXTRA_DIM One(U32) Always: ;
+    TIME_MIX_EXTRA_DIM One(U32) Always: ;
+    TOKEN_SHIFT_COUNT One(U32) Always: ;
+    USE_PARALLEL_RESIDUAL One(BOOL) Always: ;
+    VOCAB_SIZE One(U32) Always: ;
+    WKV_HEAD_SIZE One(U32) Always: ;
+    XIELU_ALPHA_N EachMain(F32) Always: ;
+    XIELU_ALPHA_P EachMain(F32) Always: ;
+    XIELU_BETA EachMain(F32) Always: ;
+    XIELU_EPS EachMain(F32) Always: ;
 };
 
 /// Keys that llama.cpp reads without effect on the tensors, and the architecture.
@@ -441,6 +385,7 @@ pub(super) fn has_effect(model: &Model<'_>, pattern: &str) -> bool {
     }
     let mut rows = READS.iter().filter(|read| read.pattern == pattern);
     rows.any(|read| read.is_of(model.arch) && (read.when.needs_hparams() || read.when.holds(model)))
+        || is_listed(model.arch, pattern)
 }
 
 /// Keys that an architecture requires only of some models: the architectures, which models, why, and the keys.
@@ -509,7 +454,13 @@ pub(super) fn of(model: &Model<'_>) -> Vec<&'static Read> {
             && (model.kind == FileRole::Model || (model.kind == FileRole::Vocab && !is_network))
             && read.when.holds(model)
     };
-    READS.iter().filter(is_read).collect()
+    let listed = LISTED.iter().filter(|read| arch::lists_key(model.arch, read.pattern));
+    READS.iter().chain(listed).filter(is_read).collect()
+}
+
+/// Whether the table of an architecture lists a key, whose form is in [`LISTED`].
+fn is_listed(arch: &str, pattern: &str) -> bool {
+    LISTED.iter().any(|read| read.pattern == pattern) && arch::lists_key(arch, pattern)
 }
 
 /// How llama.cpp reads a key, if it does.
@@ -599,4 +550,27 @@ impl Read {
 /// Types as text: `u32 or i32`.
 fn joined(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys that tables list have a form, and each form is that of a key in a table.
+    #[test]
+    fn forms_are_those_of_listed_keys() {
+        let mut listed = std::collections::BTreeSet::new();
+        for name in keys::ARCHITECTURES {
+            let required = arch::required_keys(name).map(|row| row.pattern);
+            let all: Vec<&str> = required.chain(arch::optional_keys(name)).collect();
+            for key in &all {
+                let is_read = |read: &Read| read.pattern == *key && read.is_of(name);
+                assert!(READS.iter().chain(LISTED).any(is_read), "{name}: {key} has no form");
+                assert!(all.iter().filter(|other| *other == key).count() == 1, "{name}: {key} is listed twice");
+            }
+            listed.extend(all);
+        }
+        let unused: Vec<&str> = LISTED.iter().map(|read| read.pattern).filter(|key| !listed.contains(key)).collect();
+        assert!(unused.is_empty(), "no table lists {unused:?}");
+    }
 }

@@ -356,7 +356,7 @@ fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report:
         report.add(&TENSOR_UNKNOWN, t, format_args!("unknown name"));
         return;
     }
-    if arch::ODD.contains(&model.arch) || !keys::is_architecture(model.arch) {
+    if arch::ODD.contains(&model.arch) || !arch::is_known(model.arch) {
         return;
     }
     let rows = if name.block.is_some() { arch::COMMON } else { arch::COMMON_OUTSIDE };

@@ -6,6 +6,7 @@ use super::prelude::*;
 pub(super) const COGVLM: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

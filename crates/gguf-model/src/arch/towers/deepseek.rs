@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const DEEPSEEKOCR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[SAM, OCR_PROJECTOR, CLIP],
     block: &[SAM_BLOCK, CLIP_BLOCK],
     checkpoints: &[Checkpoint {
@@ -20,6 +21,7 @@ pub(super) const DEEPSEEKOCR: Architecture = Architecture {
 pub(super) const DEEPSEEKOCR2: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[SAM, OCR_PROJECTOR, QWEN2],
     block: &[SAM_BLOCK, QWEN2_BLOCK],
     checkpoints: &[Checkpoint {
@@ -34,6 +36,7 @@ pub(super) const DEEPSEEKOCR2: Architecture = Architecture {
 pub(super) const DEEPSEEK4V: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[DEEPSEEK4V_OUTSIDE],
     block: &[DEEPSEEK4V_BLOCK],
     checkpoints: &[Checkpoint {

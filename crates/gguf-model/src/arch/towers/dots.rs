@@ -5,6 +5,7 @@ use super::prelude::*;
 pub(super) const DOTS_OCR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {

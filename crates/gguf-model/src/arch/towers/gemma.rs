@@ -7,6 +7,7 @@ use super::whisper::AUDIO;
 pub(super) const GEMMA3N: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[GEMMA3N_OUTSIDE, PROJECTOR, GEMMA3N_PROJECTOR, GEMMA3N_SUBSAMPLING],
     block: &[MOBILENET, GEMMA3N_CONFORMER],
     checkpoints: &[Checkpoint {
@@ -29,6 +30,7 @@ pub(super) const GEMMA3N: Architecture = Architecture {
 pub(super) const GEMMA4: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[GEMMA4_OUTSIDE, PROJECTOR, GEMMA4_SUBSAMPLING],
     block: &[GEMMA4_BLOCK, GEMMA4_LINEAR, GEMMA4_CONFORMER, GEMMA4_CONFORMER_LINEAR],
     checkpoints: &[Checkpoint {
@@ -46,6 +48,7 @@ pub(super) const GEMMA4: Architecture = Architecture {
 pub(super) const GEMMA4_IMAGES: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[GEMMA4_OUTSIDE, PROJECTOR],
     block: &[GEMMA4_BLOCK, GEMMA4_LINEAR],
     checkpoints: &[Checkpoint {
@@ -59,6 +62,7 @@ pub(super) const GEMMA4_IMAGES: Architecture = Architecture {
 pub(super) const GEMMA4_UNIFIED: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[UNIFIED_OUTSIDE, PROJECTOR],
     block: &[],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::{siglip, whisper};
 pub(super) const GRANITE_SPEECH: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[SPEECH_OUTSIDE],
     block: &[SPEECH_BLOCK, SPEECH_PROJECTOR],
     checkpoints: &[Checkpoint {
@@ -34,6 +35,7 @@ pub(super) const GRANITE_SPEECH: Architecture = Architecture {
 pub(super) const GRANITE4_VISION: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[siglip::EMBEDDINGS, NEWLINE],
     block: &[siglip::BLOCK, IMAGE_PROJECTOR],
     checkpoints: &[Checkpoint {

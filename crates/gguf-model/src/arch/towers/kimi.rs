@@ -5,6 +5,7 @@ use super::prelude::*;
 pub(super) const KIMIVL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE, PROJECTOR],
     block: &[SPLIT_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
@@ -25,6 +26,7 @@ pub(super) const KIMIVL: Architecture = Architecture {
 pub(super) const KIMIK25: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE, PROJECTOR_3D],
     block: &[FUSED_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {

@@ -6,6 +6,7 @@ use super::whisper::AUDIO;
 pub(super) const LFM2A: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

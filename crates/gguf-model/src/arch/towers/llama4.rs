@@ -5,6 +5,7 @@ use super::prelude::*;
 pub(super) const LLAMA4: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

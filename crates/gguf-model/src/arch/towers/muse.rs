@@ -6,6 +6,7 @@ use super::prelude::*;
 pub(super) const MUSE_GLIMMER: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

@@ -11,6 +11,7 @@ use super::whisper;
 pub(super) const QWEN25_OMNI: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN2VL_PROJECTOR, whisper::CONVOLUTIONS, LAST_NORM, LINEAR],
     block: &[ATTENTION, QWEN25VL_BLOCK, whisper::BLOCK],
     checkpoints: &[Checkpoint {
@@ -40,6 +41,7 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
 pub(super) const QWEN3_OMNI: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN3VL_PROJECTOR, CONVOLUTIONS, LAST_NORM, TWO_LINEAR],
     block: &[QWEN3VL_BLOCK, whisper::BLOCK],
     checkpoints: &[Checkpoint {
@@ -81,6 +83,7 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
 pub(super) const QWEN3_ASR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, LAST_NORM, TWO_LINEAR],
     block: &[whisper::BLOCK],
     checkpoints: &[Checkpoint {

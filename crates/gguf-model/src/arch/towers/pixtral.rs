@@ -6,6 +6,7 @@ use super::prelude::*;
 pub(super) const PIXTRAL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE, BREAK],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -36,6 +37,7 @@ pub(super) const PIXTRAL: Architecture = Architecture {
 pub(super) const LIGHTONOCR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 pub(super) const QWEN2VL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN2VL_PROJECTOR],
     block: &[SPLIT_ATTENTION, QWEN2VL_BLOCK],
     checkpoints: &[Checkpoint {
@@ -21,6 +22,7 @@ pub(super) const QWEN2VL: Architecture = Architecture {
 pub(super) const QWEN25VL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN2VL_PROJECTOR],
     block: &[SPLIT_ATTENTION, QWEN25VL_BLOCK],
     checkpoints: &[Checkpoint {
@@ -45,6 +47,7 @@ pub(super) const QWEN25VL: Architecture = Architecture {
 pub(super) const EXAONE45: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN2VL_PROJECTOR],
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
@@ -68,6 +71,7 @@ pub(super) const EXAONE45: Architecture = Architecture {
 pub(super) const QWEN3VL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, QWEN3VL_PROJECTOR],
     block: &[QWEN3VL_BLOCK],
     checkpoints: &[Checkpoint {
@@ -93,6 +97,7 @@ pub(super) const QWEN3VL: Architecture = Architecture {
 pub(super) const LING3VL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, LING3VL_PROJECTOR],
     block: &[QWEN3VL_BLOCK],
     checkpoints: &[Checkpoint {
@@ -118,6 +123,7 @@ pub(super) const LING3VL: Architecture = Architecture {
 pub(super) const GLM4V: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, GLM4V_PROJECTOR],
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
@@ -135,6 +141,7 @@ pub(super) const GLM4V: Architecture = Architecture {
 pub(super) const GLM5V: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[FRAMES, GLM4V_PROJECTOR],
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {

@@ -5,6 +5,7 @@ use super::prelude::*;
 pub(super) const GEMMA3: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[EMBEDDINGS, GEMMA3_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -25,6 +26,7 @@ pub(super) const GEMMA3: Architecture = Architecture {
 pub(super) const IDEFICS3: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[EMBEDDINGS, IDEFICS3_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -44,6 +46,7 @@ pub(super) const IDEFICS3: Architecture = Architecture {
 pub(super) const JANUS: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[EMBEDDINGS, JANUS_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -62,6 +65,7 @@ pub(super) const JANUS: Architecture = Architecture {
 pub(super) const LFM2VL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[LFM2VL_EMBEDDINGS, LFM2VL_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -76,6 +80,7 @@ pub(super) const LFM2VL: Architecture = Architecture {
 pub(super) const MINICPMV: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[EMBEDDINGS, MINICPMV_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -100,6 +105,7 @@ pub(super) const MINICPMV: Architecture = Architecture {
 pub(super) const PADDLEOCR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[EMBEDDINGS, PADDLEOCR_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -121,6 +127,7 @@ pub(super) const PADDLEOCR: Architecture = Architecture {
 pub(super) const PHI4: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[PHI4_OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -151,6 +158,7 @@ pub(super) const PHI4: Architecture = Architecture {
 pub(super) const YOUTUVL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[YOUTUVL_OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

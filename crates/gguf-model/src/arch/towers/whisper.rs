@@ -5,6 +5,7 @@ use super::prelude::*;
 pub(super) const QWEN2AUDIO: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, OUTSIDE, LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -17,6 +18,7 @@ pub(super) const QWEN2AUDIO: Architecture = Architecture {
 pub(super) const VOXTRAL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -29,6 +31,7 @@ pub(super) const VOXTRAL: Architecture = Architecture {
 pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -42,6 +45,7 @@ pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
 pub(super) const ULTRAVOX: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR, PROJECTOR_NORMS],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -55,6 +59,7 @@ pub(super) const ULTRAVOX: Architecture = Architecture {
 pub(super) const MERALION: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, OUTSIDE, MERALION_PROJECTOR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
@@ -72,6 +77,7 @@ pub(super) const MERALION: Architecture = Architecture {
 pub(super) const GLM_ASR: Architecture = Architecture {
     names: &["clip"],
     required: &[],
+    optional: &[],
     outside: &[CONVOLUTIONS, GLM_ASR_OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
