@@ -1,5 +1,7 @@
 //! Output of findings as text and JSON, and of the tables of rules.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -72,6 +74,34 @@ pub fn judge(sections: &[Section], strict: bool) -> Verdict {
     if is_bad { Verdict::Bad } else { Verdict::Good }
 }
 
+/// Prints a line with the verdict for `subject`, then its findings: the form for several files. Notes that are in `noted` were printed for
+/// another file, and are only counted.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_of_several(
+    ui: &mut Ui,
+    subject: &str,
+    sections: &[Section],
+    verdict: Verdict,
+    noted: &mut HashSet<(&'static str, String)>,
+) -> Result<(), Failure> {
+    print_verdict(ui, subject, sections, verdict)?;
+    let is_new = |f: &Finding| f.severity != Severity::Note || !noted.contains(&(f.code, f.message.to_string()));
+    let mut new = Vec::new();
+    for section in sections {
+        let mut findings: Vec<Cow<'_, Finding>> = section.report.findings().collect();
+        findings.retain(|f| is_new(f));
+        if !findings.is_empty() && sections.len() > 1 {
+            ui.title(section.path().unwrap_or(Path::new(ALL_SHARDS)))?;
+        }
+        new.extend(findings.iter().map(|f| (f.code, f.message.to_string())));
+        print_findings(ui, &section.report, findings)?;
+    }
+    noted.extend(new);
+    Ok(ui.flush()?)
+}
+
 /// Prints all findings, then a line with the verdict for `subject`.
 ///
 /// # Errors
@@ -81,9 +111,14 @@ pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict)
         if sections.len() > 1 {
             ui.title(section.path().unwrap_or(Path::new(ALL_SHARDS)))?;
         }
-        print_findings(ui, &section.report)?;
+        print_findings(ui, &section.report, section.report.findings().collect())?;
         writeln!(ui.out)?;
     }
+    print_verdict(ui, subject, sections, verdict)
+}
+
+/// Prints the line with the verdict.
+fn print_verdict(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict) -> Result<(), Failure> {
     let (label, style) = match verdict {
         Verdict::Good => ("good", Style::Green),
         _ => ("bad", Style::Red),
@@ -152,8 +187,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
 }
 
 /// Groups findings by rule, the most severe first; the expected value and the hint are printed once per rule.
-fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
-    let mut findings: Vec<_> = report.findings().collect();
+fn print_findings(ui: &mut Ui, report: &Report, mut findings: Vec<Cow<'_, Finding>>) -> std::io::Result<()> {
     // Within a severity, rules are ordered by their first finding.
     let first_of = |code: &str| report.findings().position(|f| f.code == code).unwrap_or(0);
     let mut order: Vec<(&'static str, usize)> = report.codes().map(|code| (code, first_of(code))).collect();

@@ -28,7 +28,6 @@ pub fn reason(reason: &Reason) -> String {
         Reason::Kept(Keep::LeaveOutput) => "kept: --leave-output-tensor".to_owned(),
         Reason::TokenEmbeddingType => "--token-embedding-type".to_owned(),
         Reason::OutputTensorType => "--output-tensor-type".to_owned(),
-        Reason::TensorType(i) => format!("--tensor-type, number {}", i.saturating_add(1)),
         Reason::Pure => "--pure".to_owned(),
         reason => reason.to_string(),
     }
@@ -116,7 +115,7 @@ pub fn for_edit(e: &gguf_edit::Error) -> Option<String> {
         gguf_edit::Error::NotSplit { .. } => "there is nothing to merge".to_owned(),
         gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "use a larger --max-file-size".to_owned(),
         gguf_edit::Error::ShardTooSmall { .. } => {
-            "use a larger --max-file-size, or --max-size, which a single tensor may exceed".to_owned()
+            "use a larger --max-file-size, or --split-max-size, which a single tensor may exceed".to_owned()
         }
         gguf_edit::Error::TensorExists { .. } => "use --replace to replace it".to_owned(),
         gguf_edit::Error::OneTensor { .. } => "use an output name that ends in .safetensors".to_owned(),

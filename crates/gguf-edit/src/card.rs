@@ -147,13 +147,13 @@ pub struct Row {
     pub kind: RowKind,
     /// The files, the first shard first.
     pub files: Vec<FileRow>,
-    /// The label of the file type, such as `Q4_K_M`.
+    /// The label of the file type, such as `Q4_K_M`, or the name of the mixture, such as `mixed`.
     pub file_type: Option<String>,
     /// Bits per weight.
     pub bits_per_weight: Option<f64>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// A phrase on the quality of the file type of a model.
+    /// A phrase on the quality of the file type of a model; mixtures with names of their own have none.
     pub quality: Option<&'static str>,
     /// The file name of the importance matrix used for the quantization.
     pub matrix: Option<String>,
@@ -245,9 +245,9 @@ pub fn card<M: IntoModel>(
             kind,
             bytes: files.iter().map(|file| file.bytes).sum(),
             files,
-            file_type: s.file_type.and_then(|ty| ty.info()).map(|info| info.label().to_owned()),
+            file_type: s.type_name().map(safe),
             bits_per_weight: s.bits_per_weight(),
-            quality: s.file_type.filter(|_| kind == RowKind::Model).and_then(quality::of),
+            quality: s.file_type.filter(|_| kind == RowKind::Model && s.mixture.is_none()).and_then(quality::of),
             matrix: s.imatrix.as_deref().map(|path| safe(file_name(path))),
             description: if kind == RowKind::Matrix { measured(model.gguf()) } else { shares(&s) },
         });

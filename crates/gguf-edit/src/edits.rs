@@ -1,7 +1,7 @@
 //! Edits of the keys and tensor names of a head, and the resulting changes.
 
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{Array, ArrayRef, Head, Kv, MAX_KEY, Value, ValueRef};
+use gguf_format::{Array, ArrayRef, Head, Kv, MAX_KEY, Str, Value, ValueRef};
 
 use crate::EditError;
 use crate::typed::kind_of_value;
@@ -16,6 +16,15 @@ pub enum Edit {
         key: String,
         /// The value.
         value: Value,
+    },
+    /// Sets a key: in its place if it exists, otherwise before the key with this index, or at the end.
+    SetAt {
+        /// The key.
+        key: String,
+        /// The value.
+        value: Value,
+        /// The index among the keys, without reserved space, counted from 0.
+        index: u64,
     },
     /// Sets an element of an array.
     SetElement {
@@ -160,6 +169,14 @@ pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> 
     Ok(changes)
 }
 
+/// The bytes of a key. A key that is not printed as it is, such as one outside UTF-8, is also named by its printed form: `\x8d`.
+fn stored_key(head: &Head, key: &str) -> Option<Vec<u8>> {
+    let keys = || head.kvs.iter().map(|kv| &kv.key);
+    let exact = keys().find(|stored| stored.as_slice() == key.as_bytes());
+    let printed = || keys().find(|stored| key.contains('\\') && Str(stored).to_string() == key);
+    exact.or_else(printed).cloned()
+}
+
 /// The array of a key.
 ///
 /// # Errors
@@ -184,6 +201,17 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
                 None => Change::Added { key, value },
             }])
         }
+        Edit::SetAt { key, value, index } => {
+            let changes = apply_one(head, &Edit::Set { key: key.clone(), value: value.clone() })?;
+            if matches!(changes.as_slice(), [Change::Added { .. }])
+                && let Some(new) = head.kvs.pop()
+            {
+                let mut keys = head.kvs.iter().enumerate().filter(|(_, kv)| kv.key != crate::PAD_KEY.as_bytes());
+                let at = usize::try_from(*index).ok().and_then(|index| keys.nth(index)).map(|(at, _)| at);
+                head.kvs.insert(at.unwrap_or(head.kvs.len()), new);
+            }
+            Ok(changes)
+        }
         Edit::SetElement { key, index, value } => {
             let before = array(head, key)?;
             let n_elements = before.len();
@@ -201,17 +229,11 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             apply_one(head, &Edit::Set { key: key.clone(), value: Value::Array(after) })
         }
         Edit::Unset { key } => {
-            let gone: Vec<Change> = head
-                .kvs
-                .iter()
-                .filter(|kv| kv.key == key.as_bytes())
-                .map(|kv| Change::Removed { key: key.clone(), before: kv.value.clone() })
-                .collect();
-            if gone.is_empty() {
-                return Err(no_key(head, key));
-            }
-            head.remove(key);
-            Ok(gone)
+            let stored = stored_key(head, key).ok_or_else(|| no_key(head, key))?;
+            let (gone, kept) = std::mem::take(&mut head.kvs).into_iter().partition(|kv| kv.key == stored);
+            head.kvs = kept;
+            let gone: Vec<Kv> = gone;
+            Ok(gone.into_iter().map(|kv| Change::Removed { key: key.clone(), before: kv.value }).collect())
         }
         Edit::RenameKey { from, to } => {
             check_key(to)?;
@@ -221,7 +243,8 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             if head.get(to).is_some() {
                 return Err(EditError::Taken { name: to.clone() });
             }
-            let Some(kv) = head.kvs.iter_mut().find(|kv| kv.key == from.as_bytes()) else {
+            let stored = stored_key(head, from).ok_or_else(|| no_key(head, from))?;
+            let Some(kv) = head.kvs.iter_mut().find(|kv| kv.key == stored) else {
                 return Err(no_key(head, from));
             };
             kv.key = to.clone().into_bytes();

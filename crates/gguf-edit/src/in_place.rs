@@ -529,6 +529,10 @@ impl EditPlan {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
         }
+        // A copy of a truncated file would look like an intact one.
+        for tensor in self.file.tensors() {
+            tensor.byte_range()?;
+        }
         let output = Output::create(out, replace)?;
         self.choose_new_file(out, "a copy was requested")?;
         self.write(&output, progress)?;

@@ -95,11 +95,16 @@ pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
         problem: "expected an object of keys and values, or a list of objects with key, type and value".into(),
     };
     match json {
-        Json::Object(object) => object
-            .iter()
-            .filter(|(key, _)| *key != crate::PAD_KEY)
-            .map(|(key, value)| edit_of_json(key, value, head))
-            .collect(),
+        Json::Object(object) => {
+            let keys = object.iter().filter(|(key, _)| *key != crate::PAD_KEY);
+            let mut edits = keys.map(|(key, value)| edit_of_json(key, value, head)).collect::<Result<Vec<_>, _>>()?;
+            // Indexes are those of the keys when all of them are there.
+            edits.sort_by_key(|edit| match edit {
+                Edit::SetAt { index, .. } => Some(*index),
+                _ => None,
+            });
+            Ok(edits)
+        }
         Json::Array(list) => list
             .iter()
             .filter(|item| item.get("key").and_then(Json::as_str) != Some(crate::PAD_KEY))
@@ -110,7 +115,7 @@ pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
 }
 
 fn edit_of_json(key: &str, json: &Json, head: &Head) -> Result<Edit, EditError> {
-    let (mut stated, mut json) = (None, json);
+    let (mut stated, mut json, index) = (None, json, json.get("index").and_then(Json::as_u64));
     if let (Some(ty), Some(value)) = (json.get("type"), json.get("value")) {
         let ty =
             ty.as_str().ok_or(EditError::JsonValue { key: key.to_owned(), problem: "the type is not a string" })?;
@@ -122,7 +127,11 @@ fn edit_of_json(key: &str, json: &Json, head: &Head) -> Result<Edit, EditError> 
     }
     let kind =
         kind_of(key, stated, head, json.is_array()).or_else(|| evident(json)).ok_or_else(|| unknown(key, head))?;
-    Ok(Edit::Set { key: key.to_owned(), value: value_of_json(key, kind, json)? })
+    let (key, value) = (key.to_owned(), value_of_json(key, kind, json)?);
+    Ok(match index.filter(|_| stated.is_some()) {
+        Some(index) => Edit::SetAt { key, value, index },
+        None => Edit::Set { key, value },
+    })
 }
 
 /// The type of an array with a separate type of its elements.

@@ -85,7 +85,7 @@ mod linux {
 
     pub(super) fn disk_space<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<DiskSpace> {
         let need = |(file, needed): (&'a Path, u64)| {
-            let folder = crate::disk::folder(file);
+            let folder = nearest_folder(file);
             let free = free(rustix::fs::statvfs(folder).ok()?)?;
             Some((fs::metadata(folder).ok()?.dev(), Need { file, needed, free }))
         };
@@ -96,6 +96,15 @@ mod linux {
             free,
         };
         by_disk(files.filter_map(need)).into_values().map(space).collect()
+    }
+
+    /// The folder of a file, or the nearest one above it that exists.
+    fn nearest_folder(file: &Path) -> &Path {
+        let mut folder = crate::disk::folder(file);
+        while !folder.exists() {
+            folder = crate::disk::folder(folder);
+        }
+        folder
     }
 
     /// The free bytes of a disk. File systems without blocks do not report their size.
@@ -120,7 +129,7 @@ mod linux {
 
     /// The mount point of the disk of a new file: the highest parent directory on the same disk.
     fn mount_of(path: &Path) -> PathBuf {
-        let folder = crate::disk::folder(path);
+        let folder = nearest_folder(path);
         let mut mount = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
         let disk = device(&mount);

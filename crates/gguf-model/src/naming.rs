@@ -15,7 +15,7 @@ pub struct NewName {
     pub name: Option<String>,
     /// The size label: `general.size_label`, or derived from the number of parameters.
     pub size: Option<String>,
-    /// The file type: `Q4_K_M`.
+    /// The file type, or the name of the mixture: `Q4_K_M`.
     pub file_type: Option<String>,
     /// The complete name in the style of llama.cpp's converter, with the extension: `Glossary-2.9M-Q4_K_M.gguf`.
     pub file_name: String,
@@ -45,7 +45,7 @@ pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
     let name = text(keys::GENERAL_BASENAME).or(text(keys::GENERAL_NAME)).or(present.base_name).map(fit);
     let counted = (s.n_params > 0 && s.expert_count.is_none()).then(|| size_label(s.n_params, s.n_params, 0, 0));
     let size = text(keys::GENERAL_SIZE_LABEL).or(present.size_label).or(counted.as_deref()).map(fit);
-    let file_type = s.file_type.and_then(|ty| ty.info()).map(|info| info.label().to_owned());
+    let file_type = s.type_name().map(fit);
     let mut source = NameSource::default();
     source.base_name = name.as_deref();
     source.size_label = size.as_deref().filter(|_| s.n_params > 0);
@@ -119,7 +119,7 @@ pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     // A name such as "Llama 3 8B Instruct" already contains the size.
     let spaced = format!("{}{EXTENSION}", base.trim().replace([' ', '/', '_'], "-"));
     let of_base = FileName::parse(&spaced);
-    let encoding = s.file_type.and_then(|t| t.info()).map(|info| info.label());
+    let encoding = s.type_name();
     let version = text(keys::GENERAL_VERSION).map(|v| v.trim_start_matches('v')).map(|v| format!("v{v}"));
     let is_adapter = s.kind.as_deref() == Some("adapter");
     let mut source = NameSource::default();

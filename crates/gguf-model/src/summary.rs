@@ -42,6 +42,8 @@ pub struct Summary {
     pub types: Vec<TypeShare>,
     /// `general.file_type`.
     pub file_type: Option<FileType>,
+    /// `ggufkit.mixture`: the name of a mixture that is not that of the file type.
+    pub mixture: Option<String>,
     /// `general.quantization_version`.
     pub quantization_version: Option<u64>,
     /// Length of the context in tokens.
@@ -92,6 +94,11 @@ impl Summary {
     /// Bits per element, over all tensors.
     pub fn bits_per_weight(&self) -> Option<f64> {
         (self.n_params > 0).then(|| self.tensor_bytes as f64 * 8.0 / self.n_params as f64)
+    }
+
+    /// The name of the types of the tensors: that of the mixture, or the label of a known file type.
+    pub fn type_name(&self) -> Option<&str> {
+        self.mixture.as_deref().or_else(|| self.file_type?.info().map(|info| info.label()))
     }
 }
 
@@ -190,6 +197,7 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
             keys::ADAPTER_LORA_ALPHA => s.lora_alpha = kv.value.get().ok(),
             "general.base_model.0.name" => s.base_model = text(),
             keys::GENERAL_FILE_TYPE => s.file_type = kv.value.get().ok().map(FileType),
+            keys::GGUFKIT_MIXTURE => s.mixture = text().filter(|name| !name.trim().is_empty()),
             keys::GENERAL_QUANTIZATION_VERSION => s.quantization_version = int(),
             keys::SPLIT_COUNT => s.n_shards_expected = int().filter(|&n| n > 0),
             keys::TOKENIZER_GGML_MODEL => s.tokenizer_model = text(),

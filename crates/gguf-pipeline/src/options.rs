@@ -38,6 +38,8 @@ pub struct RunOptions {
     pub measure: bool,
     /// Files besides those of the plan that no output file may replace.
     pub protect: Vec<PathBuf>,
+    /// Creates missing folders of the outputs; for files.
+    pub create_folders: bool,
     /// Fetches data before it is read; `None` to read it when it is needed.
     pub read_ahead: Option<Arc<dyn ReadAhead>>,
 }
@@ -70,6 +72,12 @@ impl RunOptions {
     /// Adds files that no output may replace.
     pub fn protect(mut self, files: impl IntoIterator<Item = PathBuf>) -> RunOptions {
         self.protect.extend(files);
+        self
+    }
+
+    /// Whether missing folders of the outputs are created.
+    pub fn create_folders(mut self, create_folders: bool) -> RunOptions {
+        self.create_folders = create_folders;
         self
     }
 

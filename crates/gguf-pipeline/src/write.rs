@@ -25,8 +25,15 @@ pub(crate) struct Files {
     force: bool,
     /// Keeps finished work if the run is interrupted, and continues an interrupted run.
     resume: bool,
+    /// Creates missing folders.
+    create_folders: bool,
     /// The open outputs.
     begun: Vec<Begun>,
+}
+
+/// The folder of a file, if there is nothing of that name.
+fn missing_folder(path: &Path) -> Option<&Path> {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err())
 }
 
 impl Files {
@@ -38,6 +45,7 @@ impl Files {
             inputs: plans.iter().map(inputs).collect(),
             force: options.force,
             resume: options.resume,
+            create_folders: options.create_folders,
             begun: Vec::new(),
         }
     }
@@ -62,7 +70,8 @@ impl Files {
         let first_may_be_done = self.paths.first().is_some_and(may_be_done);
         for path in &self.paths {
             let is_there = may_be_done(path) || first_may_be_done && is_lone(path);
-            if !is_there {
+            let is_new = || self.create_folders && missing_folder(path).is_some();
+            if !is_there && !is_new() {
                 Output::may_write(path, self.force)?;
             }
         }
@@ -154,6 +163,9 @@ impl Sink for Files {
     fn create(&mut self, outputs: &[NewOutput<'_>], progress: &dyn Progress) -> Result<(), Error> {
         self.check()?;
         let paths = self.paths.clone();
+        for folder in paths.iter().filter_map(|path| missing_folder(path)).filter(|_| self.create_folders) {
+            std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        }
         let files = || outputs.iter().zip(&paths);
         let group = if self.resume { group_of(files())? } else { String::new() };
         for (file, path) in files() {

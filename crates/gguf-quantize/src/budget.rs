@@ -136,6 +136,11 @@ impl ChooseTypes for Budget<'_> {
         Some(OPEN)
     }
 
+    fn mixture(&self) -> Option<&'static str> {
+        // The name of a file type would promise its types.
+        Some("mixed")
+    }
+
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
         let mut decisions = model.mixture(Target::FileType(OPEN))?;
         // Before the expensive measurements.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gguf_format::check::Severity;
 use gguf_format::keys::{
     self, FILE_TYPES, FileType, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE,
-    KeyType,
+    GGUFKIT_MIXTURE, KeyType,
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::sort::CompactSort as _;
@@ -61,6 +61,9 @@ pub struct QuantizeOptions {
     pub overrides: Vec<(String, Value)>,
     /// Allows values of types that are not valid for their keys.
     pub allow_other_types: bool,
+    /// The name of the mixture for [`GGUFKIT_MIXTURE`], if it is not that of the file type, such as that of a
+    /// [recipe](crate::mix::recipe). The mixture of a [budget](crate::budget) is called `mixed` by default.
+    pub mixture: Option<String>,
     /// Keys about the origin of the output, especially the importance matrix; see [`provenance`](imatrix::provenance). Overrides of the same
     /// keys take precedence.
     pub provenance: Vec<(&'static str, Value)>,
@@ -88,6 +91,11 @@ impl Quantization {
 pub trait ChooseTypes {
     /// The file type for the output's metadata, unless the choice determines another; `None` to keep the original.
     fn file_type(&self) -> Option<FileType>;
+
+    /// The name of the mixture, unless [`QuantizeOptions::mixture`] has another; `None` if it is that of the file type.
+    fn mixture(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Chooses a type for each tensor.
     ///
@@ -410,9 +418,13 @@ fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error
 fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseTypes) {
     let head = &mut draft.head;
     if let Some(ty) = types.file_type() {
+        head.remove(GGUFKIT_MIXTURE);
         for (key, value) in [(GENERAL_QUANTIZATION_VERSION, QUANTIZATION_VERSION), (GENERAL_FILE_TYPE, ty.0)] {
             head.remove(key);
             head.set(key, value);
+        }
+        if let Some(name) = options.mixture.as_deref().or(types.mixture()) {
+            head.set(GGUFKIT_MIXTURE, name);
         }
     }
     for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {

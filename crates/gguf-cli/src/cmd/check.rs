@@ -1,6 +1,6 @@
 //! `gguf check`: validates files by the rules of the format and of the models.
 
-use std::io::Write;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::Report;
@@ -63,7 +63,7 @@ impl Args {
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
         let mut seen: Vec<(PathBuf, u32)> = Vec::new();
-        let mut is_first = true;
+        let mut noted = HashSet::new();
         for path in &self.files {
             // If the shards of a set are passed one by one, the first one represents the set.
             if let Some(set) = self.shard_name(path).map(|n| (path.with_file_name(n.prefix), n.number.count())) {
@@ -88,14 +88,16 @@ impl Args {
                     if self.shown.json {
                         all.extend(sections.into_iter().map(Judged::Section));
                     } else if !self.shown.quiet {
-                        let printed = if is_first { Ok(()) } else { writeln!(ui.out).map_err(Failure::from) };
-                        is_first = false;
                         let shards = match sections.len() {
                             0 | 1 => String::new(),
                             n => format!(" ({} shards)", n - 1),
                         };
                         let subject = format!("{}{shards}", shown_path(path));
-                        match printed.and_then(|()| findings::print(ui, &subject, &sections, judged)) {
+                        let printed = match self.files.len() {
+                            1 => findings::print(ui, &subject, &sections, judged),
+                            _ => findings::print_of_several(ui, &subject, &sections, judged, &mut noted),
+                        };
+                        match printed {
                             // The exit code is the same even if nobody reads the findings.
                             Ok(()) | Err(Failure::PipeClosed) => {}
                             Err(failure) => return Err(failure),

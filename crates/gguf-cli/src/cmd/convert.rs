@@ -8,12 +8,11 @@ use gguf_format::ByteOrder;
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_io::{DiskSpace, Output};
 use gguf_pipeline::{Plan, RunOptions};
-use gguf_quantize::mix::Target;
 
 use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{self, Checked, Range, RangeCheck};
-use super::quantize::{self, Names, Written, each_once, plan_all, warn_once, write_all};
+use super::quantize::{self, Goal, Names, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
 use super::templates::ChatTemplates;
 use super::writing::HashOption;
@@ -51,8 +50,8 @@ pub struct Args {
     #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
-    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
-    /// the model name and the size label
+    /// Output file, or a folder for the standard file name; {ftype} or {FTYPE}, {name} and {size} are replaced by the file
+    /// type, the model name and the size label, and folders named so are created
     #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
@@ -71,9 +70,9 @@ pub struct Args {
     all: bool,
 
     /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
-    /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are written
-    /// from one read of the checkpoint
-    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_delimiter = ',',
+    /// tq1_0, tq2_0, or a file type or recipe of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are
+    /// written from one read of the checkpoint
+    #[arg(long = "type", alias = "outtype", value_name = "TYPE", default_value = "auto", value_delimiter = ',',
         value_parser = Names { parser: StringValueParser::new().try_map(|name: String| FileType::parse(&name)), more: AUTO })]
     ty: Vec<FileType>,
 
@@ -204,10 +203,10 @@ impl Args {
         // llama.cpp's converter, which defines these types for other models, does not support image models.
         let is_either = self.ty.iter().any(|ty| matches!(ty, FileType::Either(..)));
         let is_quantized = self.quantization.are_given() || is_either && open::is_image_model(dir)?;
-        let resolved = |ty: &FileType| match *ty {
-            FileType::Either(_, target) if is_quantized => FileType::Quantized(target),
-            FileType::Either(ty, _) => FileType::Converted(ty),
-            other => other,
+        let resolved = |ty: &FileType| match ty {
+            FileType::Either(_, target) if is_quantized => FileType::Quantized((*target).into()),
+            FileType::Either(ty, _) => FileType::Converted(*ty),
+            other => other.clone(),
         };
         let types: Vec<FileType> = self.ty.iter().map(resolved).collect();
         if self.quantization.are_given() && !types.iter().any(|ty| matches!(ty, FileType::Quantized(_))) {
@@ -224,7 +223,7 @@ impl Args {
             None => None,
         };
         let verdict = match types.as_slice() {
-            [ty] => self.convert(ui, dir, *ty, beside),
+            [ty] => self.convert(ui, dir, ty, beside),
             types => self.convert_all(ui, dir, types, beside),
         }?;
         let Some(((projector, is_invalid, out), (ranges, in_range))) = projector.zip(checked) else {
@@ -257,7 +256,7 @@ impl Args {
             [FileType::Converted(ty), ..] => *ty,
             _ => OutType::Auto,
         };
-        let (projector, is_invalid) = self.plan_checked(ui, dir, FileType::Converted(ty), true)?;
+        let (projector, is_invalid) = self.plan_checked(ui, dir, &FileType::Converted(ty), true)?;
         let path = output::path_of(&projector.output_path(out), &projector.plan)?;
         Ok(Some((projector, is_invalid, path)))
     }
@@ -287,7 +286,7 @@ impl Args {
     }
 
     /// Plans one conversion, of the model or of its projector.
-    fn plan(&self, dir: &Path, file_type: FileType, projector: bool) -> Result<Conversion, Failure> {
+    fn plan(&self, dir: &Path, file_type: &FileType, projector: bool) -> Result<Conversion, Failure> {
         let ty = match file_type {
             FileType::Quantized(_) if self.vocab_only => {
                 let problem = "--vocab-only writes no tensors to quantize; omit --type";
@@ -298,7 +297,7 @@ impl Args {
                     format!("--fp8-as-q8 contradicts --type {target}, which chooses the types of all matrices");
                 return Err(Failure::CouldNotRun(problem));
             }
-            FileType::Converted(ty) | FileType::Either(ty, _) => ty,
+            FileType::Converted(ty) | FileType::Either(ty, _) => *ty,
             FileType::Quantized(_) => OutType::Lossless,
         };
         let options = Options::default()
@@ -342,7 +341,7 @@ impl Args {
         &self,
         ui: &mut Ui,
         dir: &Path,
-        file_type: FileType,
+        file_type: &FileType,
         projector: bool,
     ) -> Result<(Conversion, bool), Failure> {
         let mut conversion = self.plan(dir, file_type, projector)?;
@@ -377,13 +376,13 @@ impl Args {
         for ty in types {
             let converted = match ty {
                 FileType::Quantized(_) => None,
-                _ => Some(self.plan(dir, *ty, is_projector)?),
+                _ => Some(self.plan(dir, ty, is_projector)?),
             };
             let conversion = match &converted {
                 Some(conversion) => conversion,
                 None => match &mut lossless {
                     Some(conversion) => &*conversion,
-                    none => none.insert(self.plan(dir, *ty, is_projector)?),
+                    none => none.insert(self.plan(dir, ty, is_projector)?),
                 },
             };
             warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
@@ -400,11 +399,12 @@ impl Args {
             // All conversions of a folder read the same tensors, so they share one source.
             draft.source = source.get_or_insert(draft.source).clone();
             let (target, plan) = match ty {
-                FileType::Quantized(target) => {
-                    let options = self.quantization.with(dir, target, matrix.as_deref())?;
-                    let planned = gguf_quantize::plan(draft, matrix.clone(), &options, target)?;
+                FileType::Quantized(goal) => {
+                    let mut options = self.quantization.with(dir, goal, matrix.as_deref())?;
+                    goal.apply(&mut options);
+                    let planned = gguf_quantize::plan(draft, matrix.clone(), &options, &goal.target)?;
                     warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
-                    (target.to_string(), planned.plan)
+                    (goal.to_string(), planned.plan)
                 }
                 _ => (conversion.ty.to_string(), draft.lay_out()?),
             };
@@ -413,7 +413,7 @@ impl Args {
                 _ => self.shards.apply_to_conversion(ui, plan)?,
             };
             let out = match &self.output {
-                Some(out) => output::path_of(&conversion.output_path_as(out, &target), &plan)?,
+                Some(out) => output::path_of(&output_path(conversion, out, &target), &plan)?,
                 None => PathBuf::new(),
             };
             outputs.push(Written { target, plan, out, checked: None });
@@ -439,17 +439,17 @@ impl Args {
     }
 
     /// Converts to one type, or prints the plan.
-    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<(&Plan, &Path)>) -> Outcome {
+    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: &FileType, beside: Option<(&Plan, &Path)>) -> Outcome {
         let is_projector = matches!(self.mmproj, Some(None));
         let (conversion, is_invalid) = self.plan_checked(ui, dir, file_type, is_projector)?;
         let ty = match file_type {
-            FileType::Quantized(target) => target.to_string(),
+            FileType::Quantized(goal) => goal.to_string(),
             _ => conversion.ty.to_string(),
         };
-        let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &ty));
+        let out = self.output.as_ref().map(|out| output_path(&conversion, out, &ty));
         let title = format!("{}, {ty}", conversion.architecture);
         let plan = match file_type {
-            FileType::Quantized(target) => self.quantized(ui, dir, conversion.plan, target)?,
+            FileType::Quantized(goal) => self.quantized(ui, dir, conversion.plan, goal)?,
             _ => conversion.plan,
         };
         let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
@@ -482,7 +482,7 @@ impl Args {
     }
 
     /// Rejects options that do not apply to an adapter, a projector or an image model.
-    fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
+    fn refuse_for_parts(&self, kind: OutputKind, file_type: &FileType) -> Result<(), Failure> {
         let what = match kind {
             OutputKind::Adapter => "an adapter",
             OutputKind::Images => "an image model",
@@ -558,14 +558,22 @@ impl Args {
 
     fn run_options(&self) -> RunOptions {
         let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
-        options.protect(self.quantization.files().chain(self.templates.files().map(Path::to_owned)))
+        let recipe = |ty: &FileType| match ty {
+            FileType::Quantized(goal) => goal.file(),
+            _ => None,
+        };
+        let files = self.quantization.files().chain(self.templates.files().map(Path::to_owned));
+        options
+            .create_folders(self.output.as_deref().is_some_and(output::names_folders))
+            .protect(files.chain(self.ty.iter().filter_map(recipe)))
     }
 
     /// Quantizes a planned conversion: a plan without the intermediate file.
-    fn quantized(&self, ui: &mut Ui, dir: &Path, plan: Plan, target: Target) -> Result<Plan, Failure> {
+    fn quantized(&self, ui: &mut Ui, dir: &Path, plan: Plan, goal: &Goal) -> Result<Plan, Failure> {
         let matrix = self.quantization.matrix()?;
-        let options = self.quantization.with(dir, &target, matrix.as_deref())?;
-        let planned = gguf_quantize::plan(plan.into_draft(), matrix, &options, &target)?;
+        let mut options = self.quantization.with(dir, goal, matrix.as_deref())?;
+        goal.apply(&mut options);
+        let planned = gguf_quantize::plan(plan.into_draft(), matrix, &options, &goal.target)?;
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
@@ -581,4 +589,12 @@ fn left_out(skipped: &[Skipped]) -> Vec<(&str, &'static str)> {
 /// The folder of an output.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The output path for a type named `ty`; see [`Conversion::output_path_as`]. A folder with a placeholder in its name is named later.
+fn output_path(conversion: &Conversion, out: &Path, ty: &str) -> PathBuf {
+    match output::is_folder(out) && !out.is_dir() {
+        true => out.to_owned(),
+        false => conversion.output_path_as(out, ty),
+    }
 }

@@ -47,7 +47,7 @@ pub struct Args {
     b: PathBuf,
 
     /// Compare only keys, names, shapes and types; read no tensor data
-    #[arg(short, long)]
+    #[arg(long)]
     metadata: bool,
 
     /// Order of the tensors

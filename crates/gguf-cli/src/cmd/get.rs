@@ -52,7 +52,7 @@ pub struct Args {
     only_type: bool,
 
     /// Print one element of an array, counted from 0
-    #[arg(short = 'n', long, value_name = "I", conflicts_with = "only_type")]
+    #[arg(short, long, value_name = "I", conflicts_with = "only_type")]
     index: Option<u64>,
 
     /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
@@ -198,8 +198,14 @@ fn is_pattern(key: &str) -> bool {
 
 /// Whether a key matches a pattern, in which `*` stands for any bytes and `?` for one byte. Backtracks only to the last `*`, so the time is
 /// bounded by the product of the lengths.
+///
+/// Keys with bytes that are not printed as they are, such as those outside UTF-8, also match as they are printed: `\x8d`.
 pub fn matches(pattern: &str, key: Str<'_>) -> bool {
-    let (pattern, key) = (pattern.as_bytes(), key.as_bytes());
+    matches_bytes(pattern.as_bytes(), key.as_bytes())
+        || pattern.contains('\\') && matches_bytes(pattern.as_bytes(), key.to_string().as_bytes())
+}
+
+fn matches_bytes(pattern: &[u8], key: &[u8]) -> bool {
     let (mut p, mut k) = (0, 0);
     let mut star = None;
     while let Some(&byte) = key.get(k) {
@@ -270,9 +276,11 @@ mod tests {
             ("a?", "a", false),
             ("abc", "abcd", false),
             ("", "a", false),
+            (r"a\n?", "a\nb", true),
         ] {
             assert_eq!(matches(pattern, Str(key.as_bytes())), expected, "{pattern} {key}");
         }
+        assert!(matches(r"a\x8d*", Str(b"a\x8db")) && !matches(r"a\x8e*", Str(b"a\x8db")));
     }
 
     #[test]

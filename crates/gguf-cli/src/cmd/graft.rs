@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf_edit::rewrite::{Graft, graft};
 
 use super::get::matches;
-use super::writing::{WritingModel, tensors};
+use super::writing::{Out, WritingModel, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
 use crate::ui::{Ui, grouped};
@@ -25,8 +25,8 @@ pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Output file
-    out: PathBuf,
+    #[command(flatten)]
+    out: Out,
 
     /// Model to copy from
     #[arg(long, value_name = "MODEL")]
@@ -37,7 +37,7 @@ pub struct Args {
     tensors: Vec<String>,
 
     /// Keys to copy, with the same patterns
-    #[arg(short, long, value_name = "KEY", num_args = 1..)]
+    #[arg(long, value_name = "KEY", num_args = 1..)]
     keys: Vec<String>,
 
     /// Replace existing tensors of the same name
@@ -50,7 +50,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        super::not_stdout("OUT", &self.out)?;
+        let out = self.out.path()?;
         if self.tensors.is_empty() && self.keys.is_empty() {
             return Err(Failure::CouldNotRun("nothing to copy: pass --tensors or --keys".to_owned()));
         }
@@ -63,7 +63,7 @@ impl Args {
             n => format!(" and {} keys", grouped(n as u64)),
         };
         let done = format!("{}{keys} copied", tensors(taken.len() as u64));
-        self.writing.run(ui, plan, &self.out, &done, &[])?;
+        self.writing.run(ui, plan, out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

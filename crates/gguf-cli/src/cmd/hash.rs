@@ -78,7 +78,7 @@ pub struct Args {
     no_model: bool,
 
     /// Verify the hashes in this manifest; - for standard input
-    #[arg(short, long, value_name = "MANIFEST")]
+    #[arg(long, value_name = "MANIFEST")]
     check: Option<PathBuf>,
 
     /// Hash only this file, even if it is a shard

@@ -9,13 +9,12 @@ use gguf_format::check::Severity;
 use gguf_legacy::{Answers, Family, Migration, Question, Treatment};
 use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::TensorPlan;
-use gguf_quantize::mix::Target;
 use serde::Serialize;
 
 use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown};
 use super::preflight::JsonDisk;
-use super::quantize;
+use super::quantize::{self, Goal};
 use super::templates::ChatTemplates;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -56,8 +55,8 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// Requantize to a file type such as Q4_K_M
-    #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
-    ty: Option<Target>,
+    #[arg(long = "type", value_name = "TYPE", value_parser = Goal::parse_option)]
+    ty: Option<Goal>,
 
     /// Type of tensors whose layout no longer exists
     #[arg(long, value_name = "TYPE", default_value = "q8_0", value_parser = recoded)]
@@ -159,7 +158,7 @@ impl Args {
             migration.plan = self.shards.apply(ui, migration.plan)?;
         }
         match &self.ty {
-            Some(target) => self.quantize(ui, migration, *target, out),
+            Some(goal) => self.quantize(ui, migration, goal, out),
             None => self.finish(ui, &migration, out),
         }
     }
@@ -202,22 +201,26 @@ impl Args {
 
     fn run_options(&self) -> RunOptions {
         let options = RunOptions::default().threads(self.threads).force(self.force).resume(self.resume);
-        options.protect(self.quantization.files().chain(self.templates.files().map(Path::to_owned)))
+        let files = self.quantization.files().chain(self.templates.files().map(Path::to_owned));
+        options
+            .create_folders(self.output.as_deref().is_some_and(output::names_folders))
+            .protect(files.chain(self.ty.as_ref().and_then(Goal::file)))
     }
 
     /// Quantizes the planned migration without writing the intermediate file.
-    fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: Option<PathBuf>) -> Outcome {
+    fn quantize(&self, ui: &mut Ui, migration: Migration, goal: &Goal, out: Option<PathBuf>) -> Outcome {
         let matrix = self.quantization.matrix()?;
-        let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
+        let mut options = self.quantization.with(&self.file, goal, matrix.as_deref())?;
+        goal.apply(&mut options);
         // Migrated tensors may be quantized already, and --type requests requantization.
         options.allow_requantize = true;
         let (known, what) = (errors_of(&migration), what(&migration));
-        let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
+        let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &goal.target)?;
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
         let plan = self.shards.apply(ui, planned.plan)?;
-        let planned = Planned::new(&plan, format!("{what}, {target}"));
+        let planned = Planned::new(&plan, format!("{what}, {goal}"));
         let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
         match &out {
             Some(out) if !self.dry_run => {
@@ -225,7 +228,7 @@ impl Args {
                 Ok(verdict.max(check(ui, plan.output_paths(out).first(), &known)?))
             }
             out => {
-                planned.dry_run(ui, |disks| JsonPlan::of(&plan, target).on(disks), out.as_deref(), &self.run_options())
+                planned.dry_run(ui, |disks| JsonPlan::of(&plan, goal).on(disks), out.as_deref(), &self.run_options())
             }
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use gguf_edit::{Limit, SplitOptions};
-use gguf_model::naming::new_name;
+use gguf_model::naming::{NewName, new_name};
 use gguf_pipeline::Plan;
 
 use super::size::parse_limit;
@@ -89,16 +89,32 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
     ("{size}", "general.size_label"),
 ];
 
-/// Checks that an output path with a trailing separator is an existing folder.
+/// Whether an output path ends with a separator, so that it can only be a folder.
+pub fn is_folder(out: &Path) -> bool {
+    out.to_string_lossy().ends_with(std::path::is_separator)
+}
+
+/// Whether folders of an output have placeholders in their names; such folders are created.
+pub fn names_folders(out: &Path) -> bool {
+    let folder = if is_folder(out) { Some(out) } else { out.parent() };
+    folder.is_some_and(|folder| has_placeholder(&folder.to_string_lossy()))
+}
+
+/// Whether a text contains a known placeholder.
+fn has_placeholder(text: &str) -> bool {
+    PLACEHOLDERS.iter().any(|(placeholder, _)| text.contains(placeholder))
+}
+
+/// Checks that an output path with a trailing separator is an existing folder, or one to create.
 fn check_folder(out: &Path) -> Result<(), Failure> {
-    if !out.to_string_lossy().ends_with(std::path::is_separator) || out.is_dir() {
+    if !is_folder(out) || out.is_dir() || names_folders(out) {
         return Ok(());
     }
     let problem = "no such folder; create it, or omit the separator at the end to name a file";
     Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())))
 }
 
-/// Checks that the name of an output has no unknown placeholder, which is a word in braces.
+/// Checks that an output path has no unknown placeholder, which is a word in braces.
 fn check_placeholders(out: &Path, name: &str) -> Result<(), Failure> {
     for (start, _) in name.match_indices('{') {
         let Some(found) = name.get(start..).and_then(|rest| rest.find('}').and_then(|end| rest.get(..=end))) else {
@@ -115,32 +131,34 @@ fn check_placeholders(out: &Path, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The output path of a plan. If `out` is a folder, the standard file name is appended. Otherwise the placeholders in the last component
-/// are replaced: `{ftype}` and `{FTYPE}` by the file type in lower or upper case, `{name}` by the model name, and `{size}` by the size
-/// label.
+/// The output path of a plan. In each component, placeholders are replaced: `{ftype}` and `{FTYPE}` by the file type in lower or upper case,
+/// `{name}` by the model name, and `{size}` by the size label. If the result is a folder, the standard file name is appended.
 ///
 /// # Errors
 /// If a placeholder is unknown or the metadata has no value for it, or if `out` ends with a separator and is not an existing folder.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
-    let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
     check_folder(out)?;
-    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !out.is_dir() {
-        check_placeholders(out, last)?;
-    }
-    let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
-    if !is_used && !out.is_dir() {
+    let is_there = out.is_dir();
+    let text = out.to_str().filter(|text| text.contains('{') && !is_there);
+    if !is_there && text.is_none() {
         return Ok(out.to_owned());
     }
+    check_placeholders(out, text.unwrap_or_default())?;
     let heads = plan.heads()?;
     let name = plan.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let new = new_name(&name, &heads.iter().collect::<Vec<_>>());
-    if out.is_dir() {
-        return Ok(out.join(new.file_name));
-    }
-    let mut last = last.to_owned();
+    let path = match text {
+        Some(text) => PathBuf::from(filled(out, text, &new)?),
+        None => out.to_owned(),
+    };
+    Ok(if path.is_dir() || is_folder(&path) { path.join(new.file_name) } else { path })
+}
+
+/// A text with the values of its placeholders.
+fn filled(out: &Path, text: &str, new: &NewName) -> Result<String, Failure> {
+    let mut text = text.to_owned();
     for (placeholder, keys) in PLACEHOLDERS {
-        if !last.contains(placeholder) {
+        if !text.contains(placeholder) {
             continue;
         }
         let value = match placeholder {
@@ -149,16 +167,19 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
             "{FTYPE}" | "{OUTTYPE}" => new.file_type.as_ref().map(|ty| ty.to_uppercase()),
             _ => new.file_type.as_ref().map(|ty| ty.to_lowercase()),
         };
-        let missing = || fail(format!("cannot replace {placeholder}: the model has no {keys}"));
-        last = last.replace(placeholder, &value.ok_or_else(missing)?);
+        let missing = || {
+            let problem = format!("cannot replace {placeholder}: the model has no {keys}");
+            Failure::CouldNotRun(format!("{}: {problem}", out.display()))
+        };
+        text = text.replace(placeholder, &value.ok_or_else(missing)?);
     }
-    Ok(out.with_file_name(last))
+    Ok(text)
 }
 
-/// Whether an output path has a placeholder for the file type in its last component.
+/// Whether an output path has a placeholder for the file type.
 pub fn names_file_type(out: &Path) -> bool {
-    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    PLACEHOLDERS.iter().any(|(placeholder, key)| *key == "general.file_type" && last.contains(placeholder))
+    let text = out.to_string_lossy();
+    PLACEHOLDERS.iter().any(|(placeholder, key)| *key == "general.file_type" && text.contains(placeholder))
 }
 
 /// Checks that several file types result in different paths.
@@ -170,7 +191,7 @@ pub fn check_several(out: &Path) -> Result<(), Failure> {
     if out.is_dir() || names_file_type(out) {
         return Ok(());
     }
-    check_placeholders(out, out.file_name().and_then(|name| name.to_str()).unwrap_or_default())?;
+    check_placeholders(out, &out.to_string_lossy())?;
     let stem = out.with_extension("");
     Err(Failure::CouldNotRun(format!(
         "{}: several file types need separate names; use {{ftype}} in the name, as in {}-{{ftype}}.gguf, or pass a folder",

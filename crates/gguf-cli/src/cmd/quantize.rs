@@ -11,25 +11,27 @@ use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::{Draft, Plan};
 use gguf_quantize::budget::Budget;
 use gguf_quantize::imatrix::ImatrixFile;
-use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
+use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_room;
 use crate::cmd::templates::ChatTemplates;
-use crate::cmd::writing::HashOption;
+use crate::cmd::writing::{HashOption, OutOption};
 use crate::failure::{Failure, Outcome};
 use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
 
 mod budget;
+mod goal;
 mod list;
 mod options;
 mod several;
 
 use budget::Within;
+pub use goal::Goal;
 pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 pub use several::{Written, each_once, plan_all, warn_once, write_all};
@@ -48,12 +50,14 @@ pub use several::{Written, each_once, plan_all, warn_once, write_all};
 #[command(override_usage = "\
 gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
        gguf quantize [OPTIONS] <INPUT> <OUT> --target-size <SIZE>
+       gguf quantize [OPTIONS] <INPUT> --output <OUT> <TYPE>...
        gguf quantize [OPTIONS] <INPUT> <TYPE>... --dry-run
        gguf quantize [OPTIONS] <INPUT> --list")]
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
   gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q6_K     several types from one read
+  gguf quantize model-f16.gguf 'out/{FTYPE}/' Q4_K_M Q4_K_L UD-Q4_K_XL=ud.recipe     recipes, each file in a folder
   gguf quantize model-f16.gguf --list                  list file types with their sizes
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
@@ -62,18 +66,22 @@ pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
-    /// the model name and the size label; optional with --dry-run
-    #[arg(required_unless_present_any = ["limit", "list"])]
+    /// Output file, or a folder for the standard file name; {ftype} or {FTYPE}, {name} and {size} are replaced by the file
+    /// type, the model name and the size label, and folders named so are created; optional with --dry-run
+    #[arg(required_unless_present_any = ["limit", "list", "output"])]
     out: Option<OsString>,
 
-    /// File type, by name such as Q4_K_M or by llama.cpp number. Several types are written from one read of the input
+    /// File type, by name such as Q4_K_M or by llama.cpp number; or a recipe, NAME=FILE or NAME.recipe. Several types are
+    /// written from one read of the input
     #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "the types of the input")] })]
     types: Vec<OsString>,
 
     /// List the file types with the bits per weight and the file size of this model, without writing anything
-    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume", "hash"])]
+    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "output", "dry_run", "report", "resume", "hash"])]
     list: bool,
+
+    #[command(flatten)]
+    option: OutOption,
 
     #[command(flatten)]
     how: How,
@@ -153,12 +161,10 @@ impl Args {
         if self.list {
             return self.how.list(ui, &self.input);
         }
-        let parse = |text: &OsString| -> Result<Vec<Target>, UnknownName> {
-            text.to_string_lossy().split(',').map(|name| Target::parse(name.trim())).collect()
-        };
         let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
-        let is_type = |text: &OsString| parse(text).is_ok();
+        let is_type = |text: &OsString| text.to_string_lossy().split(',').all(|name| Goal::is_one(name.trim()));
         let (out, types) = match rest.as_slice() {
+            types if self.option.path().is_some() => (self.option.path(), types),
             [] => (None, &[][..]),
             types @ [first, ..] if self.how.dry_run && (types.len() == 1 || is_type(first)) => (None, types),
             [out, types @ ..] => (Some(Path::new(out)), types),
@@ -167,21 +173,19 @@ impl Args {
             let problem = "expected an output file and a file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
-        let mut targets = Vec::new();
+        let mut goals = Vec::new();
         for ty in types {
-            targets.extend(parse(ty).map_err(|e| {
-                let hint = match out {
-                    Some(out) if is_type(&out.as_os_str().to_owned()) => {
-                        "; the file type comes last, after the output file"
-                    }
-                    _ => "",
-                };
-                Failure::CouldNotRun(format!("{e}{hint}"))
-            })?);
+            for name in ty.to_string_lossy().split(',') {
+                goals.push(Goal::parse(name.trim()).map_err(|e| {
+                    let is_swapped = out.is_some_and(|out| is_type(&out.as_os_str().to_owned()));
+                    let help = is_swapped.then(|| "the file type comes last, after the output file".to_owned());
+                    e.with_help(help)
+                })?);
+            }
         }
-        match each_once(targets)?.as_slice() {
-            [target] => self.how.run(ui, &self.input, out, *target, None),
-            targets => self.how.run_several(ui, &self.input, out, targets),
+        match each_once(goals)?.as_slice() {
+            [goal] => self.how.run(ui, &self.input, out, goal),
+            goals => self.how.run_several(ui, &self.input, out, goals),
         }
     }
 
@@ -191,7 +195,13 @@ impl Args {
         let how = &self.how;
         let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
         let out = match rest.as_slice() {
-            [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
+            [] if self.option.path().is_some() => self.option.path(),
+            [out]
+                if self.option.path().is_none()
+                    && (Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists()) =>
+            {
+                Some(Path::new(out))
+            }
             [] if how.dry_run => None,
             [] => return fail("expected an output file, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
             _ => return fail("the target size replaces the file type; omit the type"),
@@ -200,7 +210,7 @@ impl Args {
         let within = Within(budget.limit);
         let watch = Watch::new(how.quiet);
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
-        let planned = how.plan(&self.input, &within, &budget, Vec::new());
+        let planned = how.plan(&self.input, &within, &budget, None);
         watch.clear();
         let planned = planned?;
         let file_type = file_type(&planned.plan);
@@ -209,41 +219,33 @@ impl Args {
 }
 
 impl How {
-    /// Quantizes the input, or prints the plan. The options take precedence over the rules of the recipe. `recipe` holds the path of the
-    /// recipe file and its rules.
-    pub fn run(
-        &self,
-        ui: &mut Ui,
-        input: &Path,
-        out: Option<&Path>,
-        target: Target,
-        recipe: Option<(&Path, Vec<TensorTypeRule>)>,
-    ) -> Outcome {
+    /// Quantizes the input, or prints the plan. The options take precedence over the rules of the recipe.
+    pub fn run(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goal: &Goal) -> Outcome {
         self.check_out(out)?;
-        let (path, rules) = recipe.unzip();
-        let planned = self.plan(input, &target, &target, rules.unwrap_or_default())?;
-        self.finish(ui, planned, out, &target, &target, path)
+        let planned = self.plan(input, goal, &goal.target, Some(goal))?;
+        self.finish(ui, planned, out, goal, goal, goal.file())
     }
 
     /// Quantizes to several file types from one read, or prints the plan.
-    fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
+    fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goals: &[Goal]) -> Outcome {
         self.check_out(out)?;
         out.map_or(Ok(()), output::check_several)?;
         let draft = self.draft(input)?;
         let matrix = self.options.matrix()?;
         let (mut outputs, mut said) = (Vec::new(), Vec::new());
         // The last target takes the draft itself.
-        let drafts = std::iter::repeat_n(draft, targets.len());
-        for (target, draft) in targets.iter().zip(drafts) {
-            let options = self.quantize_options(input, target, matrix.as_deref())?;
-            let planned = gguf_quantize::plan(draft, matrix.clone(), &options, target)?;
+        let drafts = std::iter::repeat_n(draft, goals.len());
+        for (goal, draft) in goals.iter().zip(drafts) {
+            let mut options = self.quantize_options(input, goal, matrix.as_deref())?;
+            goal.apply(&mut options);
+            let planned = gguf_quantize::plan(draft, matrix.clone(), &options, &goal.target)?;
             warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
             let plan = self.shards.apply(ui, planned.plan)?;
-            let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
-            outputs.push(Written { target: target.to_string(), plan, out, checked: None });
+            let path = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
+            outputs.push(Written { target: goal.to_string(), plan, out: path, checked: None });
         }
         let answer = self.answer();
-        let options = self.run_options(answer.shown, None);
+        let options = self.run_options(answer.shown, out).protect(goals.iter().filter_map(Goal::file));
         if self.dry_run {
             return plan_all(ui, &outputs, &options);
         }
@@ -285,26 +287,29 @@ impl How {
         Answer { shown: Shown::of(self.report, self.json), quiet: self.quiet, hashing }
     }
 
-    fn run_options(&self, shown: Shown, recipe: Option<PathBuf>) -> RunOptions {
+    fn run_options(&self, shown: Shown, out: Option<&Path>) -> RunOptions {
         RunOptions::default()
             .threads(self.threads)
             .force(self.force)
             .resume(self.resume)
             .measure(shown != Shown::Path)
-            .protect(self.options.files().chain(self.templates.files().map(Path::to_owned)).chain(recipe))
+            .create_folders(out.is_some_and(output::names_folders))
+            .protect(self.options.files().chain(self.templates.files().map(Path::to_owned)))
     }
 
-    /// Plans the output. The options take precedence over `rules`.
+    /// Plans the output. The options take precedence over the rules of a recipe.
     fn plan(
         &self,
         input: &Path,
         target: &dyn Display,
         types: &dyn ChooseTypes,
-        rules: Vec<TensorTypeRule>,
+        goal: Option<&Goal>,
     ) -> Result<Quantization, Failure> {
         let matrix = self.options.matrix()?;
         let mut options = self.quantize_options(input, target, matrix.as_deref())?;
-        options.mix.tensor_types.extend(rules);
+        if let Some(goal) = goal {
+            goal.apply(&mut options);
+        }
         Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
     }
 
@@ -333,14 +338,14 @@ impl How {
         out: Option<&Path>,
         target: &dyn Display,
         file_type: &dyn Display,
-        recipe: Option<&Path>,
+        recipe: Option<PathBuf>,
     ) -> Outcome {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
         let plan = self.shards.apply(ui, planned.plan)?;
         let answer = self.answer();
-        let options = self.run_options(answer.shown, recipe.and_then(|path| path.canonicalize().ok()));
+        let options = self.run_options(answer.shown, out).protect(recipe);
         let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
         let planned = Planned::new(&plan, target);
         match &out {

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use gguf_format::keys::{self, FileType};
 use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, TensorInfo};
-use gguf_quantize::mix::recipe::{Recipe, RecipeError};
+use gguf_quantize::mix::recipe::Recipe;
 use gguf_quantize::mix::{ModelFacts, Target, TensorFacts, processing_order};
 use serde::Serialize;
 
-use super::quantize::{How, read_text};
+use super::quantize::{Goal, How};
+use super::writing::OutOption;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
 use crate::open;
+use crate::stdin::is_stdin;
 use crate::ui::Ui;
 
 /// Save the tensor types of a model as a recipe, and apply it to another model.
@@ -80,9 +82,12 @@ struct ApplyArgs {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Output file
-    #[arg(required_unless_present = "dry_run")]
+    /// Output file; or use --output
+    #[arg(required_unless_present_any = ["dry_run", "output"])]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    option: OutOption,
 
     /// File type; overrides the one in the recipe
     #[arg(long = "type", value_name = "TYPE", value_parser = Target::parse)]
@@ -154,23 +159,8 @@ impl ShowArgs {
 
 impl ApplyArgs {
     fn run(&self, ui: &mut Ui) -> Outcome {
-        let wrong = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", self.recipe.display()));
-        let text = read_text(&self.recipe)?;
-        let recipe = Recipe::parse(&text).map_err(|e| wrong(&e).with_help(hints::for_recipe(&e)))?;
-        let target = match (self.ty, recipe.file_type) {
-            (Some(target), _) => target,
-            (None, Some(ty)) => Target::FileType(ty),
-            (None, None) => {
-                return Err(wrong(
-                    &"it does not start with a file type; pass one with --type for tensors that match no rule",
-                ));
-            }
-        };
-        match target {
-            Target::Copy => return Err(wrong(&RecipeError::Copy)),
-            Target::FileType(ty) if !recipe.goes_with(ty) => return Err(wrong(&RecipeError::Float(ty))),
-            Target::FileType(_) => {}
-        }
-        self.how.run(ui, &self.input, self.out.as_deref(), target, Some((&self.recipe, recipe.rules)))
+        let name = self.recipe.file_stem().map(|name| name.to_string_lossy()).filter(|_| !is_stdin(&self.recipe));
+        let goal = Goal::of_file(name.as_deref().unwrap_or("mixed"), &self.recipe, self.ty)?;
+        self.how.run(ui, &self.input, self.option.or(self.out.as_deref())?, &goal)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_edit::rewrite::{Order, names, reorder};
 
-use super::writing::WritingModel;
+use super::writing::{Out, WritingModel};
 use crate::failure::{Outcome, Verdict};
 use crate::open;
 use crate::ui::Ui;
@@ -23,8 +23,8 @@ pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Output file
-    out: PathBuf,
+    #[command(flatten)]
+    out: Out,
 
     /// Order of the tensors
     #[arg(long, value_name = "ORDER", value_enum, default_value = "layer", conflicts_with = "like")]
@@ -50,7 +50,7 @@ enum By {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        super::not_stdout("OUT", &self.out)?;
+        let out = self.out.path()?;
         let order = match (&self.like, self.by) {
             (Some(model), _) => Order::Like(names(open::model(model)?)?),
             (None, By::Layer) => Order::Layers,
@@ -59,7 +59,7 @@ impl Args {
         };
         let plan = reorder(open::model(&self.input)?, &order)?;
         let protect: Vec<PathBuf> = self.like.iter().cloned().collect();
-        self.writing.run(ui, plan, &self.out, "reordered", &protect)?;
+        self.writing.run(ui, plan, out, "reordered", &protect)?;
         Ok(Verdict::Good)
     }
 }

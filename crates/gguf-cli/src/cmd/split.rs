@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::output::warn_too_large;
 use super::set::lock;
 use super::size::parse_limit;
-use super::writing::{Writing, tensors};
+use super::writing::{OutOption, Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
@@ -21,7 +21,7 @@ use crate::watch::Watch;
 
 /// Split a model into shards, or change the shards of a split model.
 ///
-/// The shards are named PREFIX-00001-of-00003.gguf and so on. With --max-tensors and --max-size, they are
+/// The shards are named PREFIX-00001-of-00003.gguf and so on. With --split-max-tensors and --split-max-size, they are
 /// byte-identical to those of llama-gguf-split. --max-file-size limits the whole file, including metadata, and no shard
 /// exceeds it. llama.cpp loads the model from the first shard. The shards appear under their final names once all of
 /// them are complete and synced to disk.
@@ -30,30 +30,34 @@ use crate::watch::Watch;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf split model.gguf model --max-size 4GB
+  gguf split model.gguf model --split-max-size 4GB
   gguf split model.gguf model --max-file-size 2GiB --no-tensor-first-split
-  gguf split model-00001-of-00009.gguf fewer --max-size 20GB     change the shards
-  gguf split model.gguf model --max-tensors 128 --dry-run        print the shards
-  gguf split model.gguf model --max-size 4GB --delete-input      delete the model after verification")]
+  gguf split model-00001-of-00009.gguf fewer --split-max-size 20GB     change the shards
+  gguf split model.gguf model --split-max-tensors 128 --dry-run        print the shards
+  gguf split model.gguf model --split-max-size 4GB --delete-input      delete the model after verification")]
 #[command(group = clap::ArgGroup::new("limit").required(true))]
 pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Prefix of the shard names
-    prefix: PathBuf,
+    /// Prefix of the shard names; or use --output
+    #[arg(required_unless_present = "output")]
+    prefix: Option<PathBuf>,
+
+    #[command(flatten)]
+    option: OutOption,
 
     /// Maximum number of tensors per shard
     #[arg(
-        long, value_name = "N", alias = "split-max-tensors", group = "limit",
+        long, value_name = "N", alias = "max-tensors", group = "limit",
         value_parser = crate::cmd::at_least_one::<NonZeroU64>
     )]
-    max_tensors: Option<NonZeroU64>,
+    split_max_tensors: Option<NonZeroU64>,
 
     /// Maximum size of the tensor data per shard, such as 4GB or 500MB, without metadata, as in llama-gguf-split; a
     /// larger tensor gets its own shard
-    #[arg(long, value_name = "SIZE", alias = "split-max-size", value_parser = parse_limit, group = "limit")]
-    max_size: Option<NonZeroU64>,
+    #[arg(long, value_name = "SIZE", alias = "max-size", value_parser = parse_limit, group = "limit")]
+    split_max_size: Option<NonZeroU64>,
 
     /// Maximum file size of a shard, such as 2GiB, including metadata
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, group = "limit")]
@@ -81,27 +85,32 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        check_prefix(&self.prefix)?;
-        let limit = match (self.max_tensors, self.max_size, self.max_file_size) {
+        let prefix = self.option.or(self.prefix.as_deref())?.unwrap_or(Path::new(""));
+        check_prefix(prefix)?;
+        let limit = match (self.split_max_tensors, self.split_max_size, self.max_file_size) {
             (Some(n), ..) => Limit::Tensors(n),
             (_, Some(bytes), _) => Limit::DataBytes(bytes),
             (_, _, Some(bytes)) => Limit::FileBytes(bytes),
             // clap requires one of these options.
-            _ => return Err(Failure::CouldNotRun("pass --max-tensors, --max-size or --max-file-size".to_owned())),
+            _ => {
+                return Err(Failure::CouldNotRun(
+                    "pass --split-max-tensors, --split-max-size or --max-file-size".to_owned(),
+                ));
+            }
         };
         let options = SplitOptions::new(limit).no_tensor_first(self.no_tensor_first_split);
         let split = gguf_edit::split(open::model(&self.input)?, &options)?;
         self.warn(ui, &split);
         if self.dry_run {
-            let shown = self.show(ui, &split.plan)?;
-            return Ok(shown.max(self.writing.judge(ui, &split.plan, &self.prefix)?));
+            let shown = self.show(ui, &split.plan, prefix)?;
+            return Ok(shown.max(self.writing.judge(ui, &split.plan, prefix)?));
         }
         if self.delete_input && !split.lost.is_empty() {
             return Err(not_everything(&self.input));
         }
         let n_files = split.plan.files().len() as u64;
         let done = format!("{} shard{}", grouped(n_files), if n_files == 1 { "" } else { "s" });
-        let paths = self.writing.run(ui, &split.plan, &self.prefix, &done)?;
+        let paths = self.writing.run(ui, &split.plan, prefix, &done)?;
         if let (true, Some(first)) = (self.verify || self.delete_input, paths.first()) {
             // Locks the inputs that are deleted at the end, so that no process edits them after they were verified.
             let inputs = if self.delete_input { split.inputs.as_slice() } else { &[] };
@@ -139,8 +148,8 @@ impl Args {
         }
     }
 
-    fn show(&self, ui: &mut Ui, plan: &Plan) -> Outcome {
-        let paths = plan.output_paths(&self.prefix);
+    fn show(&self, ui: &mut Ui, plan: &Plan, prefix: &Path) -> Outcome {
+        let paths = plan.output_paths(prefix);
         if self.writing.json {
             let shards = paths.iter().zip(plan.files()).map(|(path, file)| JsonShard {
                 path: json::path(path),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_format::ByteOrder;
 
-use super::writing::WritingModel;
+use super::writing::{Out, WritingModel};
 use crate::failure::{Outcome, Verdict};
 use crate::open;
 use crate::ui::Ui;
@@ -23,8 +23,8 @@ pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// Output file
-    out: PathBuf,
+    #[command(flatten)]
+    out: Out,
 
     /// Byte order of the output; by default, the opposite of the input
     #[arg(long, value_name = "ORDER", value_enum)]
@@ -42,14 +42,14 @@ enum To {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        super::not_stdout("OUT", &self.out)?;
+        let out = self.out.path()?;
         let to = self.to.map(|to| match to {
             To::Little => ByteOrder::Little,
             To::Big => ByteOrder::Big,
         });
         let plan = gguf_edit::rewrite::swap(open::model(&self.input)?, to)?;
         let done = plan.order().to_string();
-        self.writing.run(ui, plan, &self.out, &done, &[])?;
+        self.writing.run(ui, plan, out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

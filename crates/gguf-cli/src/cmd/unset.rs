@@ -46,7 +46,7 @@ impl Args {
             }
             let before = keys.len();
             let found = opened.gguf().kvs().filter(|kv| matches(key, kv.key) && kv.key != gguf_edit::PAD_KEY);
-            keys.extend(found.filter_map(|kv| kv.key.to_str().ok().map(str::to_owned)));
+            keys.extend(found.map(|kv| kv.key.to_string()));
             if keys.len() == before {
                 let (path, key) = (self.file.display(), Str(key.as_bytes()));
                 return Err(Failure::Bad(format!("{path}: no key matches {key}; `gguf show --kv` lists all keys")));

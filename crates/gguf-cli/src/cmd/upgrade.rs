@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_format::Version;
 
-use super::writing::WritingModel;
+use super::writing::{Out, WritingModel};
 use crate::failure::{Outcome, Verdict};
 use crate::open;
 use crate::ui::Ui;
@@ -23,8 +23,8 @@ pub struct Args {
     /// GGUF model
     input: PathBuf,
 
-    /// Output file
-    out: PathBuf,
+    #[command(flatten)]
+    out: Out,
 
     #[command(flatten)]
     writing: WritingModel,
@@ -32,13 +32,13 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        super::not_stdout("OUT", &self.out)?;
+        let out = self.out.path()?;
         let (plan, version) = gguf_edit::rewrite::upgrade(open::model(&self.input)?)?;
         let done = match version {
             Version::V3 => "version 3 already, copied".to_owned(),
             version => format!("version {version} to 3"),
         };
-        self.writing.run(ui, plan, &self.out, &done, &[])?;
+        self.writing.run(ui, plan, out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gguf_pipeline::{Plan, RunOptions};
 use serde::Serialize;
 
-use super::output::{Shards, path_of};
+use super::output::{Shards, names_folders, path_of};
 use super::preflight;
 use crate::failure::{Failure, Outcome};
 use crate::json;
@@ -35,6 +35,64 @@ pub struct Writing {
 
     #[command(flatten)]
     hash: HashOption,
+}
+
+/// The output of a command, as an argument or as an option.
+#[derive(Debug, clap::Args)]
+pub struct Out {
+    /// Output file, or a folder for the standard file name; or use --output
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    option: OutOption,
+}
+
+/// The option for the output of a command.
+#[derive(Debug, clap::Args)]
+pub struct OutOption {
+    /// Output, in place of the argument
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+}
+
+impl Out {
+    /// The path.
+    ///
+    /// # Errors
+    /// If there is none or there are two, or if it is standard output.
+    pub fn path(&self) -> Result<&Path, Failure> {
+        let out = self
+            .option
+            .or(self.out.as_deref())?
+            .ok_or_else(|| Failure::CouldNotRun("expected an output file".to_owned()))?;
+        super::not_stdout("OUT", out)?;
+        Ok(out)
+    }
+}
+
+impl OutOption {
+    /// The path of the option.
+    pub fn path(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
+    /// The path of the option or of the argument.
+    ///
+    /// # Errors
+    /// If there are both.
+    pub fn or<'a>(&'a self, out: Option<&'a Path>) -> Result<Option<&'a Path>, Failure> {
+        match (self.path(), out) {
+            (Some(option), Some(out)) => Err(two_outputs(out, option)),
+            (option, out) => Ok(option.or(out)),
+        }
+    }
+}
+
+/// The failure for an output that is both an argument and an option.
+pub fn two_outputs(out: &Path, option: &Path) -> Failure {
+    let problem = format!("unexpected argument; --output {} names the output already", option.display());
+    Failure::CouldNotRun(format!("{}: {problem}", out.display()))
 }
 
 /// The option that asks for hashes of written files.
@@ -165,6 +223,7 @@ impl Writing {
         let options = RunOptions::default()
             .threads(self.threads)
             .force(self.force)
+            .create_folders(names_folders(out))
             .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
         let out = path_of(out, plan)?;
         let watch = Watch::new(self.quiet);
@@ -181,10 +240,10 @@ impl Writing {
     /// # Errors
     /// If the output cannot be named.
     pub fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
+        let options = RunOptions::default().force(self.force).create_folders(names_folders(out));
         let out = path_of(out, plan)?;
         let outputs = [(plan, out.as_path())];
         let rooms = preflight::check_disk_space(ui, &preflight::disk_space(&outputs));
-        let options = RunOptions::default().force(self.force);
         Ok(rooms.max(preflight::judge_outputs(ui, &outputs, &options)))
     }
 

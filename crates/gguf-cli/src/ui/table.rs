@@ -107,6 +107,18 @@ impl Column {
     }
 }
 
+/// Writes how many columns were omitted, if any.
+fn print_hidden(ui: &mut Ui, indent: usize, widths: &[Option<usize>]) -> io::Result<()> {
+    let text = match widths.iter().filter(|width| width.is_none()).count() {
+        0 => return Ok(()),
+        1 => "1 column hidden".to_owned(),
+        n => format!("{n} columns hidden"),
+    };
+    let text = ui.paint(text, Style::Dim);
+    spaces(&mut ui.out, indent)?;
+    writeln!(ui.out, "{text}")
+}
+
 /// Rows of cells under a line of titles.
 #[derive(Debug)]
 pub struct Table {
@@ -152,7 +164,7 @@ impl Table {
         for row in self.rows() {
             self.line(ui, indent, &widths, row, None)?;
         }
-        Ok(())
+        print_hidden(ui, indent, &widths)
     }
 
     /// Writes a table of the rows `0..n_rows` instead, which are made when they are needed, twice each: there may be very many.
@@ -174,7 +186,7 @@ impl Table {
         for i in 0..n_rows {
             self.line(ui, 0, &widths, row(ui, i).as_ref().iter().map(String::as_str), None)?;
         }
-        Ok(())
+        print_hidden(ui, 0, &widths)
     }
 
     /// Writes the table in Markdown, with names as code. Nothing is cut or omitted.

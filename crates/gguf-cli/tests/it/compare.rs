@@ -131,7 +131,7 @@ fn a_name_with_the_end_of_a_line_is_one_line() {
         assert!(run.out.starts_with("\\xxh64     ") && !run.out.contains('\r'), "{}", run.out);
         let manifest = dir.path().join("manifest");
         fs::write(&manifest, &run.out).unwrap();
-        let check = ["hash", text(&model), "-c", text(&manifest)];
+        let check = ["hash", text(&model), "--check", text(&manifest)];
         gguf(check).exits(0).says(&["2 ok"]);
         // Its own output can be checked again.
         fs::write(&manifest, gguf(check).exits(0).out).unwrap();
@@ -167,7 +167,7 @@ fn hashes_are_printed_and_checked() {
 
     let manifest = dir.path().join("manifest");
     fs::write(&manifest, gguf(["hash", name, "--all", "--uuid"]).exits(0).out).unwrap();
-    let check = |file: &Path, more: &[&str]| gguf(["hash", text(file), "-c", text(&manifest)].iter().chain(more));
+    let check = |file: &Path, more: &[&str]| gguf(["hash", text(file), "--check", text(&manifest)].iter().chain(more));
     let run = check(&model, &[]).exits(0).says(&["manifest: good: 3 ok\n"]);
     assert!(run.out.lines().all(|line| line.starts_with("sha256  ") && line.ends_with("  -  Ok")), "{}", run.out);
     assert_eq!(check(&model, &["--all", "--uuid"]).exits(0).out.lines().count(), 10);
@@ -198,7 +198,7 @@ fn hashes_are_printed_and_checked() {
     check(&model, &[]).exits(1).says(&["manifest: no line with a known hash"]);
     fs::write(&manifest, "sha1  00  model.gguf\n").unwrap();
     check(&model, &[]).exits(1).says(&["manifest: line 1: expected a sha1 hash of 40 characters"]);
-    gguf(["hash", name, "-c", name]).exits(2).says(&["expected a manifest, found a model"]);
+    gguf(["hash", name, "--check", name]).exits(2).says(&["expected a manifest, found a model"]);
 }
 
 #[test]

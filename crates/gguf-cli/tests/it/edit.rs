@@ -171,7 +171,7 @@ fn elements_of_arrays_are_set_and_shown() {
     let file = dir.path().join("m.gguf");
     gguf(["convert", text(&glossary()), "-q", "-o", text(&file)]).exits(0);
     let file = text(&file);
-    let token = gguf(["get", file, "tokenizer.ggml.tokens", "-n", "275"]).exits(0).out.trim_end().to_owned();
+    let token = gguf(["get", file, "tokenizer.ggml.tokens", "-i", "275"]).exits(0).out.trim_end().to_owned();
     let control = format!("{token}=control");
     let run = gguf(["set", file, "--token-type", &control, "tokenizer.ggml.tokens[5]=<|im_end|>"]).exits(0);
     assert!(
@@ -180,13 +180,13 @@ fn elements_of_arrays_are_set_and_shown() {
         run.err
     );
     assert!(run.err.contains("tokenizer.ggml.tokens: token 5: <0x02> -> <|im_end|>\n"), "{}", run.err);
-    assert_eq!(gguf(["get", file, "tokenizer.ggml.tokens", "-n", "5"]).exits(0).out, "<|im_end|>\n");
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.tokens", "-i", "5"]).exits(0).out, "<|im_end|>\n");
     gguf(["get", file, "tokenizer.ggml.tokens", "--type"]).exits(0).prints(&["string[2048]\n"]);
     // Several elements of one array, in order.
     let two = ["tokenizer.ggml.scores[7]=-1.5", "tokenizer.ggml.scores[8]=2", "tokenizer.ggml.scores[7]=3"];
     gguf([&["set", file, "-q"], &two[..]].concat()).exits(0);
-    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-n", "7"]).exits(0).out, "3.0\n");
-    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-n", "8"]).exits(0).out, "2.0\n");
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-i", "7"]).exits(0).out, "3.0\n");
+    assert_eq!(gguf(["get", file, "tokenizer.ggml.scores", "-i", "8"]).exits(0).out, "2.0\n");
     let run = gguf(["set", file, "-n", "general.tags[1]=other"]).exits(0).silently();
     run.prints(&["general.tags, element 1  example  other\n"]);
     // Many elements are counted.

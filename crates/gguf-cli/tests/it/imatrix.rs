@@ -41,7 +41,7 @@ fn of_the_example(dir: &Path) -> PathBuf {
         files.push(old(dir, &format!("{i}.dat"), &name, 1, &vec![1.0; n]));
     }
     let out = dir.join("example.gguf");
-    let mut args = vec!["merge", "-q", "-c", "512", "-o", text(&out)];
+    let mut args = vec!["merge", "-q", "--chunk-size", "512", "-o", text(&out)];
     args.extend(files.iter().map(|path| text(path)));
     imatrix(&args).exits(0).silently();
     out
@@ -53,7 +53,7 @@ fn merged_and_converted_files_are_those_of_llama_imatrix() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("one-two.gguf", &["merge", "one.gguf", "two.gguf"], &[]),
         ("one-two.dat", &["merge", "one.gguf", "two.gguf"], &[]),
-        ("two-one.gguf", &["merge", "two.gguf", "one.gguf"], &["-c", "100"]),
+        ("two-one.gguf", &["merge", "two.gguf", "one.gguf"], &["--chunk-size", "100"]),
         ("old-one-old.gguf", &["merge", "old.dat", "one.gguf", "old.dat"], &[]),
         ("one-old-96.dat", &["merge", "one.gguf", "old.dat"], &["--chunk-size", "96"]),
         ("old.gguf", &["convert", "old.dat"], &[]),
@@ -96,7 +96,7 @@ fn what_is_lost_is_said() {
     imatrix(&["convert", text(&out), text(&back)])
         .exits(0)
         .says(&["x.dat: chunk size not recorded; assuming 512 tokens"]);
-    imatrix(&["convert", text(&out), text(&back), "-f", "-q", "-c", "100"]).exits(0).silently();
+    imatrix(&["convert", text(&out), text(&back), "-f", "-q", "--chunk-size", "100"]).exits(0).silently();
 
     let none = old(dir.path(), "none.dat", "a", 0, &[1.0]);
     imatrix(&["convert", text(&none), text(&back), "-f"])
@@ -142,7 +142,7 @@ fn what_cannot_be_merged_or_written_is_refused() {
         (&["convert", one, &path("out")], 2, &["unknown output format", "--format"]),
         (&["convert", one, one, "-f"], 2, &["choose another name"]),
         (&["convert", one, text(&other)], 2, &["other.dat: already exists", "--force"]),
-        (&["convert", one, &out, "-c", "0"], 2, &["--chunk-size"]),
+        (&["convert", one, &out, "--chunk-size", "0"], 2, &["--chunk-size"]),
         (&["convert", one, &path("no/out.gguf")], 2, &["out.gguf: cannot create a file there"]),
         (&["show", &path("text.gguf")], 1, &["text.gguf: not an importance matrix"]),
         (&["check", &path("nowhere")], 2, &["nowhere"]),

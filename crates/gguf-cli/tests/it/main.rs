@@ -15,6 +15,7 @@ mod limits;
 mod messages;
 mod migrate;
 mod ollama;
+mod options;
 mod permissions;
 mod pipes;
 mod preflight;

@@ -78,6 +78,11 @@ fn several_types_need_names_of_their_own() {
         (vec![at("{Ftype}"), "Q4_0".into(), "Q8_0".into()], "unknown placeholder {Ftype}; expected one of {ftype}, "),
         (vec![at("none/"), "Q4_0".into()], "none/: no such folder; create it"),
         (vec![at("none/"), "Q4_0".into(), "Q8_0".into()], "none/: no such folder; create it"),
+        (vec![at("{fype}/x"), "Q4_0".into(), "Q8_0".into()], "unknown placeholder {fype}"),
+        (vec![at("{ftype}"), "Q4_K_L,q4_k_l".into()], "duplicate file type Q4_K_L"),
+        (vec![at("x"), "Q4_K_M=in.gguf".into()], "Q4_K_M is a file type; a recipe needs a name of its own, as in UD-"),
+        (vec![at("x"), "UD=none.recipe".into()], "none.recipe: cannot open"),
+        (vec![at("x"), "a b=none".into()], "the name of the recipe is \"a b\"; expected letters"),
         (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),
         (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
@@ -91,6 +96,88 @@ fn several_types_need_names_of_their_own() {
     gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
         .exits(2)
         .says(&["use {ftype} in the name"]);
+}
+
+/// Recipes are written beside plain types, each in a folder of its name, and their files name them.
+#[test]
+fn recipes_are_written_beside_types() {
+    let dir = folder();
+    let model = model(dir.path());
+    let recipe = dir.path().join("UD-Q4_K_XL.recipe");
+    fs::write(&recipe, "Q4_K_M\nattn_v=q6_K # more bits\n").unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let out = at("out/{FTYPE}/");
+    let types = ["Q4_K_M,Q4_K_L", text(&recipe)];
+    let args = [&[text(&model), "-o", text(&out)], &types[..]].concat();
+    // A dry run makes no folders.
+    let planned = quantize(&[&args[..], &["-n"]].concat()).exits(0);
+    assert!(
+        planned.out.contains("out/UD-Q4_K_XL/Glossary-2.9M-UD-Q4_K_XL.gguf") && !at("out").exists(),
+        "{}",
+        planned.out
+    );
+    let run = quantize(&args).exits(0).says(&["Q4_K_L: 2.00 MB (5.41 bits per weight)", "UD-Q4_K_XL: 1.89 MB"]);
+    assert!(!run.err.contains("warning"), "{}", run.err);
+    let files: Vec<PathBuf> = run.out.lines().map(PathBuf::from).collect();
+    let names: Vec<_> = files.iter().map(|file| file.strip_prefix(at("out")).unwrap().to_str().unwrap()).collect();
+    let expected = ["Q4_K_M", "Q4_K_L", "UD-Q4_K_XL"].map(|ty| format!("{ty}/Glossary-2.9M-{ty}.gguf"));
+    assert_eq!(names, expected);
+    // The tensors are those of the options that publishers use.
+    let same = |file: &Path, ty: &str, more: &[&str]| {
+        let other = at("other.gguf");
+        quantize(&[&[text(&model), text(&other), ty, "-fq"], more].concat()).exits(0);
+        gguf(["diff", text(file), text(&other)]).prints(&["tensors: 29 the same"]).out
+    };
+    let options = ["--token-embedding-type", "q8_0", "--output-tensor-type", "q8_0"];
+    same(&files[1], "Q4_K_M", &options).contains("ggufkit.mixture").then_some(()).unwrap();
+    same(&files[2], "Q4_K_M", &["--tensor-type", "attn_v=q6_K"]);
+    assert!(
+        fs::read(&files[0]).unwrap()
+            == fs::read({
+                quantize(&[text(&model), text(&at("plain.gguf")), "Q4_K_M", "-q"]).exits(0);
+                at("plain.gguf")
+            })
+            .unwrap()
+    );
+    // A checkpoint is converted to the same files.
+    let converted = at("converted/{FTYPE}/");
+    let types = types.join(",");
+    gguf(["convert", text(&glossary()), "-o", text(&converted), "--type", &types, "-q"]).exits(0);
+    for (file, name) in files.iter().zip(&expected) {
+        assert!(fs::read(file).unwrap() == fs::read(at("converted").join(name)).unwrap(), "{name}");
+    }
+    // The names are those of the card, and of a file that is quantized again no longer.
+    let files: Vec<&str> = files.iter().map(|file| text(file)).collect();
+    let card = gguf([&["card", "--no-hash", "--json"], &files[..]].concat()).exits(0).json();
+    let card: Vec<(&str, bool)> = card["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| (model["file_type"].as_str().unwrap(), model["quality"].is_null()))
+        .collect();
+    assert_eq!(card, [("Q4_K_L", true), ("UD-Q4_K_XL", true), ("Q4_K_M", false)]);
+    gguf([&["name"], &files[..]].concat()).exits(0);
+    let again = at("again.gguf");
+    quantize(&[files[1], text(&again), "Q4_0", "--allow-requantize", "-q"]).exits(0);
+    gguf(["get", text(&again), "ggufkit.mixture"]).exits(1);
+    quantize(&[files[1], text(&again), "COPY", "-fq"]).exits(0);
+    gguf(["get", text(&again), "ggufkit.mixture"]).exits(0).prints(&["Q4_K_L"]);
+    // An output must not replace the recipe.
+    let run = quantize(&[text(&model), text(&recipe), text(&recipe), "--force"]).exits(2);
+    assert!(run.err.contains("input"), "{}", run.err);
+}
+
+/// Types that were chosen for a size are no file type.
+#[test]
+fn mixtures_for_a_size_have_no_name_of_a_file_type() {
+    let dir = folder();
+    let model = model(dir.path());
+    let run = quantize(&[text(&model), text(dir.path()), "--target-size", "1.9MB"]).exits(0);
+    assert!(run.out.ends_with("Glossary-2.9M-MIXED.gguf\n"), "{}", run.out);
+    let file = run.out.trim_end();
+    gguf(["card", file, "--no-hash"]).prints(&["| Glossary-2.9M-MIXED.gguf | mixed | "]);
+    gguf(["show", file]).prints(&["Weights        mixed, 5"]);
+    gguf(["check", file]).exits(0).prints(&["no findings"]);
 }
 
 /// The plans of several types are those of each type, and the list below them has the sizes of the files.

@@ -64,7 +64,7 @@ fn options_about_types_are_followed_and_their_reasons_said() {
     let tensors = plan["tensors"].as_array().unwrap();
     let of = |name: &str| tensors.iter().find(|t| t["name"] == name).unwrap();
     assert_eq!(of("blk.1.ffn_down.weight")["to"], "q8_0");
-    assert_eq!(of("blk.1.ffn_down.weight")["reason"], "--tensor-type, number 1");
+    assert_eq!(of("blk.1.ffn_down.weight")["reason"], "rule number 1 for names");
     assert_eq!(of("token_embd.weight")["to"], "q4_0");
     assert_eq!(of("blk.1.ffn_up.weight")["to"], "q5_K");
     assert_eq!(of("output_norm.weight")["to"], "f32");

@@ -98,7 +98,7 @@ fn exceptions_are_shown_and_applied() {
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
 
     let plan = gguf([&apply[..4], &["--dry-run", "--type", "Q5_0"]].concat()).exits(0);
-    plan.prints(&["Q5_0: 29 tensors", "q8_0", "--tensor-type, number 2"]);
+    plan.prints(&["Q5_0: 29 tensors", "q8_0", "rule number 2 for names"]);
 }
 
 #[test]

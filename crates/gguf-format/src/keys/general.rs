@@ -152,6 +152,10 @@ keys! { GENERAL
     }
 }
 
+/// `ggufkit.mixture`: the name of a mixture of types that is not that of the file type, such as `Q4_K_L`, or `mixed` if the types were chosen
+/// for a size. ggufkit writes it; `general.file_type` is then the nearest file type.
+pub const GGUFKIT_MIXTURE: &str = "ggufkit.mixture";
+
 keys! { NUMBERED
     Lineage {
         /// Name of base model {id}.

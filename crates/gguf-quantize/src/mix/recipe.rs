@@ -45,6 +45,14 @@ pub struct Recipe {
     pub rules: Vec<TensorTypeRule>,
 }
 
+/// Names of file types whose token embeddings and output matrix are Q8_0, and the file types of the other tensors. They are common among
+/// publishers, who make them with the options `--token-embedding-type q8_0 --output-tensor-type q8_0` of `llama-quantize`.
+pub const LARGER: &[(&str, &str)] =
+    &[("Q2_K_L", "Q2_K"), ("Q3_K_XL", "Q3_K_L"), ("Q4_K_L", "Q4_K_M"), ("Q5_K_L", "Q5_K_M"), ("Q6_K_L", "Q6_K")];
+
+/// The rule of [`LARGER`]. Models without an output matrix use the embeddings for it.
+const LARGER_RULE: &str = r"^(output|token_embd|per_layer_token_embd)\.weight$=q8_0";
+
 /// The maximum number of verifications before every tensor gets a rule.
 const MAX_ROUNDS: u32 = 16;
 
@@ -76,6 +84,20 @@ impl Recipe {
             Some(ty) if !recipe.goes_with(ty) => Err(RecipeError::Float(ty)),
             _ => Ok(recipe),
         }
+    }
+
+    /// The recipe of a name in [`LARGER`], in any case, with the name.
+    ///
+    /// ```
+    /// use gguf_quantize::mix::recipe::Recipe;
+    ///
+    /// let (name, recipe) = Recipe::larger("q4_k_l").unwrap();
+    /// assert_eq!((name, recipe.rules.len()), ("Q4_K_L", 1));
+    /// assert!(recipe.to_string().starts_with("Q4_K_M\n"));
+    /// ```
+    pub fn larger(name: &str) -> Option<(&'static str, Recipe)> {
+        let (name, base) = LARGER.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Some((name, Recipe::parse(&format!("{base} {LARGER_RULE}")).ok()?))
     }
 
     /// Whether its rules, if any, take effect with that file type.

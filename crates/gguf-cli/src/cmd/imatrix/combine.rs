@@ -9,7 +9,7 @@ use gguf_pipeline::Progress;
 use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
 use super::number;
-use crate::cmd::writing::{Hashing, print_written};
+use crate::cmd::writing::{Hashing, Out, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
 use crate::ui::{Ui, grouped, shown_path};
@@ -62,9 +62,8 @@ pub struct ConvertArgs {
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// Output file
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+    #[command(flatten)]
+    out: Out,
 
     #[command(flatten)]
     options: Options,
@@ -78,7 +77,7 @@ struct Options {
 
     /// Tokens per chunk, both of the output and of .dat files, which do not record it; by default, the first chunk size
     /// recorded in an input, otherwise 512
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: Option<u32>,
 
     /// Overwrite existing output
@@ -115,8 +114,9 @@ impl MergeArgs {
 
 impl ConvertArgs {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let format = self.options.format_of(&self.output)?;
-        self.options.write(ui, &[open::matrix(&self.input)?], format, &self.output)
+        let out = self.out.path()?;
+        let format = self.options.format_of(out)?;
+        self.options.write(ui, &[open::matrix(&self.input)?], format, out)
     }
 }
 

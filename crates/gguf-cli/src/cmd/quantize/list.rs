@@ -8,6 +8,7 @@ use gguf_format::keys::{FILE_TYPES, FileType};
 use gguf_format::sort::CompactSort as _;
 use gguf_pipeline::Plan;
 use gguf_quantize::Offer;
+use gguf_quantize::mix::recipe::LARGER;
 use serde::Serialize;
 
 use crate::cmd::planned::Sizes;
@@ -130,6 +131,9 @@ impl<P: TypedValueParser> TypedValueParser for Names<P> {
             PossibleValue::new(FileType(row.id).info().map_or(row.name, |info| info.label())).help(help)
         });
         let more = self.more.iter().map(|(name, help)| PossibleValue::new(*name).help(*help));
-        Some(Box::new(more.chain(types)))
+        let larger = LARGER
+            .iter()
+            .map(|(name, base)| PossibleValue::new(*name).help(format!("{base} with embeddings and output in q8_0")));
+        Some(Box::new(more.chain(types).chain(larger)))
     }
 }

@@ -44,8 +44,8 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Writes the old values. Keys that the edit adds are null, which removes them.
-    fn write(&self, changes: &[Change]) -> Result<Option<&Path>, Failure> {
+    /// Writes the old values, those of removed keys with their indexes. Keys that the edit adds are null, which removes them.
+    fn write(&self, changes: &[Change], gguf: &Gguf<'_>) -> Result<Option<&Path>, Failure> {
         let Some(path) = self.backup.as_deref().filter(|_| !changes.is_empty()) else { return Ok(None) };
         let mut old = serde_json::Map::new();
         for change in changes {
@@ -53,7 +53,12 @@ impl Backup {
                 Change::Added { key, .. } => (key, Value::Null),
                 Change::Changed { key, before, .. } | Change::Removed { key, before } => {
                     let value = serde_json::to_value(Shown { value: before.as_ref(), full: true }).unwrap_or_default();
-                    (key, json!({ "type": kind_text(kind_of_value(before.as_ref())), "value": value }))
+                    let mut old = json!({ "type": kind_text(kind_of_value(before.as_ref())), "value": value });
+                    if let (Change::Removed { .. }, Some(fields)) = (change, old.as_object_mut()) {
+                        let mut keys = gguf.kvs().filter(|kv| kv.key != gguf_edit::PAD_KEY);
+                        fields.insert("index".to_owned(), keys.position(|kv| kv.key == **key).into());
+                    }
+                    (key, old)
                 }
                 _ => continue,
             };
@@ -183,7 +188,7 @@ impl How {
         let said = Said::of(&plan);
         let (changes, room) = (plan.changes().to_vec(), plan.room());
         let lines: Vec<String> = changes.iter().flat_map(|change| lines(change, plan.gguf())).collect();
-        let saved = backup.map_or(Ok(None), |backup| backup.write(&changes))?;
+        let saved = backup.map_or(Ok(None), |backup| backup.write(&changes, plan.gguf()))?;
         let watch = Watch::new(self.quiet);
         let way = match (&self.output, opened.lock) {
             (Some(output), _) => plan.write_to(output, self.force, &watch),
@@ -191,7 +196,12 @@ impl How {
             (None, None) => plan.run(&watch),
         };
         watch.clear();
-        let way = way?;
+        let way = way.inspect_err(|_| {
+            // Without the edit there is nothing to undo.
+            if let Some(saved) = saved {
+                let _ = std::fs::remove_file(saved);
+            }
+        })?;
         let path = self.output.as_deref().unwrap_or(&path);
         if !self.quiet {
             for line in lines {

@@ -77,7 +77,7 @@ fn row(path: &Path, shards: &[ModelFile]) -> [String; 7] {
     let known = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
     // For files other than models, print the kind.
     let kind = s.kind.clone().filter(|kind| kind != "model");
-    let file_type = s.file_type.map(|ty| ty.to_string());
+    let file_type = s.mixture.clone().or(s.file_type.map(|ty| ty.to_string()));
     let bytes = shards.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add);
     [
         shown_path(path),
