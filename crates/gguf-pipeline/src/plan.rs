@@ -21,7 +21,8 @@ mod reason;
 
 pub use crate::limits::MAX_PADDING;
 pub use crate::op::{
-    BatchNorm, Elementwise, Gather, Input, InputName, Inverse, Narrow, Op, Product, Resize, RoundToMean, Sum,
+    BatchNorm, Elementwise, Gather, Input, InputName, Inverse, Invertible, Narrow, Op, Product, Resize, Restored,
+    RestoredPart, RoundToMean, Sum,
 };
 pub use crate::shape::Shape;
 pub use reason::{Keep, MixtureRow, Reason};

@@ -33,6 +33,33 @@ pub enum Elementwise {
     ZeroFrom(u64),
     /// Sets values to zero before this index.
     ZeroBefore(u64),
+    /// The value that a function maps to the given one; see [`Elementwise::inverse`].
+    Undo(Invertible),
+    /// Divides the values that [`ScalePart`](Elementwise::ScalePart) multiplies.
+    UndoPart {
+        /// The period, in values.
+        period: u64,
+        /// The first index.
+        from: u64,
+        /// The index after the last.
+        to: u64,
+        /// The factor.
+        factor: f32,
+    },
+}
+
+/// A function that [`Elementwise::Undo`] inverts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Invertible {
+    /// [`Elementwise::Add`].
+    Add(f32),
+    /// [`Elementwise::Scale`].
+    Scale(f32),
+    /// [`Elementwise::NegExp`].
+    NegExp,
+    /// [`Elementwise::Softplus`].
+    Softplus,
 }
 
 impl Elementwise {
@@ -40,7 +67,7 @@ impl Elementwise {
     ///
     /// `None` for a period of 0.
     #[expect(clippy::cast_possible_truncation, reason = "results in double precision are rounded to single precision")]
-    fn apply(self, values: &mut [f32], first: u64, halves: bool) -> Option<()> {
+    pub(super) fn apply(self, values: &mut [f32], first: u64, halves: bool) -> Option<()> {
         let indexed = values.iter_mut().zip(first..);
         match self {
             Elementwise::Add(addend) => {
@@ -56,6 +83,14 @@ impl Elementwise {
                 for (v, index) in indexed {
                     if (from..to).contains(&index.checked_rem(period)?) {
                         *v *= factor;
+                    }
+                }
+            }
+            Elementwise::Undo(function) => values.iter_mut().for_each(|v| *v = function.undo(*v)),
+            Elementwise::UndoPart { period, from, to, factor } => {
+                for (v, index) in indexed {
+                    if (from..to).contains(&index.checked_rem(period)?) {
+                        *v = Invertible::Scale(factor).undo(*v);
                     }
                 }
             }
