@@ -20,6 +20,7 @@ pub mod convert;
 pub mod diff;
 pub mod edit;
 pub mod estimate;
+pub mod export;
 pub mod extract;
 pub mod get;
 pub mod graft;

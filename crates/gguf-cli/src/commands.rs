@@ -71,6 +71,7 @@ commands! {
     Get get
     Name name
     Convert convert
+    Export export
     Migrate migrate
     Quantize quantize
     Imatrix imatrix

@@ -396,6 +396,18 @@ pub struct Places {
 }
 
 impl Places {
+    /// The places of tensors of the given sizes in a file of another format: one behind the other, after a head of `head_bytes` bytes.
+    /// `None` if the size of the file does not fit in 64 bits.
+    pub fn packed(head_bytes: u64, sizes: impl IntoIterator<Item = u64>) -> Option<Places> {
+        let (mut end, mut offsets) = (0u64, Vec::new());
+        for size in sizes {
+            offsets.push(end);
+            end = end.checked_add(size)?;
+        }
+        let file_bytes = head_bytes.checked_add(end)?;
+        Some(Places { alignment: 1, head_bytes, data_offset: head_bytes, base: head_bytes, offsets, file_bytes })
+    }
+
     /// The start of tensor `i`, from the start of the file.
     pub fn file_offset(&self, i: usize) -> Option<u64> {
         self.base.checked_add(*self.offsets.get(i)?)

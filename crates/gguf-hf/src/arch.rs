@@ -16,15 +16,15 @@ use crate::warning::ArchitectureWarning;
 
 mod blocks;
 #[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
-mod computed;
+pub(crate) mod computed;
 #[cfg(test)]
 mod effort;
 mod formulas;
 #[allow(clippy::cast_possible_truncation, reason = "numbers of configurations are rounded as in Python")]
 pub(crate) mod keys;
 pub(crate) mod names;
-mod rows;
-mod slot;
+pub(crate) mod rows;
+pub(crate) mod slot;
 #[cfg(test)]
 mod table_formulas;
 #[cfg(test)]

@@ -147,6 +147,35 @@ pub(crate) fn apply(document: &Fields) -> Result<Option<Fields>, Error> {
     }
 }
 
+/// The endings of names of model classes, behind the name of the configuration's class.
+const ENDINGS: [&str; 10] = [
+    "ForCausalLM",
+    "LMHeadModel",
+    "ForConditionalGeneration",
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "BidirectionalModel",
+    "EncoderModel",
+    "TextModel",
+    "ForVision2Seq",
+    "Model",
+];
+
+/// The `model_type` of the configurations of a model class of transformers; `None` for other classes.
+pub(crate) fn model_type_of(class: &str) -> Option<&'static str> {
+    let stem = ENDINGS.iter().find_map(|ending| class.strip_suffix(ending))?;
+    let class = table().classes.get(&format!("{stem}Config"))?;
+    Some(class.model_type.as_str())
+}
+
+/// The defaults of the class for a `model_type`.
+pub(crate) fn defaults_of(model_type: &str) -> Fields {
+    let class = table().class_of(model_type);
+    class
+        .map(|class| class.defaults.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+        .unwrap_or_default()
+}
+
 impl Table {
     fn class_of(&self, model_type: &str) -> Option<&Class> {
         self.classes.get(self.model_types.get(model_type)?)

@@ -11,6 +11,7 @@ use crate::adapter::problem::AdapterProblem;
 use crate::checkpoint::index::IndexProblem;
 use crate::config;
 use crate::draft::problem::DraftProblem;
+use crate::export::ExportProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
@@ -158,6 +159,13 @@ pub enum Error {
     },
     /// The tokenizer, the model card or another small file of the folder is invalid.
     Folder(FolderError),
+    /// A GGUF file cannot be exported.
+    Export {
+        /// The file, or the folder of the export.
+        path: PathBuf,
+        /// The reason.
+        problem: Box<ExportProblem>,
+    },
     /// The output cannot be laid out.
     Pipeline(gguf_pipeline::Error),
 }
@@ -173,6 +181,7 @@ impl Error {
             Error::Pipeline(e) => e.is_bad_input(),
             // An I/O error does not make the checkpoint invalid.
             Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
+            Error::Export { problem, .. } => !matches!(**problem, ExportProblem::OtherFile { .. }),
             // Options that do not apply to the checkpoint.
             Error::Plan { source: PlanError::NotSeparate { .. } | PlanError::NoNextTokens { .. }, .. } => false,
             Error::NoConfig { .. }
@@ -275,6 +284,7 @@ impl fmt::Display for Error {
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Draft { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Export { path, problem } => write!(f, "{}: {problem}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),
         }

@@ -39,7 +39,7 @@ use crate::facts::Fact;
 pub(crate) use error::Error;
 pub(crate) use fields::Fields;
 pub(crate) use numbers::MINUS_INFINITY;
-pub(crate) use syntax::{Formula, shown};
+pub(crate) use syntax::{Formula, Op, shown};
 pub(crate) use values::is_true;
 
 /// Whether a formula reads a fact.

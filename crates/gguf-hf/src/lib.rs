@@ -24,6 +24,7 @@ mod documents;
 mod draft;
 mod dtype;
 mod error;
+pub mod export;
 mod facts;
 mod files;
 mod folder;

@@ -72,7 +72,7 @@ pub struct ModelMetadata {
 }
 
 /// Sampling parameters in the order of their keys: name in GGUF (`general.sampling.…`), name in `generation_config.json`.
-const SAMPLING: [(&str, &str); 12] = [
+pub(crate) const SAMPLING: [(&str, &str); 12] = [
     ("sequence", "sequence"),
     ("top_k", "top_k"),
     ("top_p", "top_p"),
@@ -117,7 +117,7 @@ const TEXTS: [&str; 19] = [
 const SOURCE_REPO_URL: &str = "source.repo_url";
 
 /// The fields of a base model or dataset, in key order.
-const ORIGIN: [&str; 9] =
+pub(crate) const ORIGIN: [&str; 9] =
     ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
 
 /// Model card keys for a text field, in lookup order.

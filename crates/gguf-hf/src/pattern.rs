@@ -178,7 +178,101 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// The shape of a tensor that the pattern takes to `shape`, if the pattern determines it: the inverse of [`bind`](Pattern::bind).
+    pub(crate) fn source_shape(&self, shape: &[u64], sizes: &Sizes<'_>) -> Option<Vec<u64>> {
+        let count = self.each.as_deref().map_or(Some(1), |name| length_of(name, sizes)).filter(|n| *n > 0)?;
+        let mut own = shape.to_vec();
+        if let (Some(first), true) = (own.first_mut(), self.each.is_some()) {
+            *first = first.is_multiple_of(count).then(|| *first / count)?;
+        }
+        let scaled = |mut found: Vec<u64>| {
+            if let (Some(first), true) = (found.first_mut(), self.each.is_some()) {
+                *first *= count;
+            }
+            found
+        };
+        let fits = |found: &Vec<u64>| self.bind(found, sizes).is_ok_and(|moved| moved.shape == shape);
+        let [clause] = self.clauses.as_slice() else { return None };
+        if let [side] = clause.to.as_slice()
+            && let Some(found) = clause.solved(side, &own, sizes).map(scaled).filter(fits)
+        {
+            return Some(found);
+        }
+        // Parts of a dimension: its length is between that of the result and a multiple of it; longer ones give longer results.
+        let (mut low, mut high) = (1, own.first().copied()?.saturating_mul(64).max(64));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = clause.with_free(middle, &own, sizes).map(scaled)?;
+            match self.bind(&found, sizes) {
+                Ok(moved) if moved.shape.first() >= shape.first() => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        clause.with_free(low, &own, sizes).map(scaled).filter(fits)
+    }
+}
+
 impl Clause {
+    /// The source's shape, from the lengths that the only part of the right side has in `shape`.
+    fn solved(&self, side: &[Dimension], shape: &[u64], sizes: &Sizes<'_>) -> Option<Vec<u64>> {
+        let n_own = side.iter().filter(|item| matches!(item, Dimension::Axes(..))).count();
+        let n_rest = shape.len().checked_sub(n_own)?;
+        let (mut lengths, mut rest, mut lens) = (BTreeMap::new(), Vec::new(), shape.iter().copied());
+        for item in side {
+            match item {
+                Dimension::Rest => rest.extend(lens.by_ref().take(n_rest)),
+                Dimension::Ones => return None,
+                Dimension::Axes(parts, _) => {
+                    let length = lens.next()?;
+                    let known = |part: &Part| part.known(sizes).or_else(|| (part.name == "1").then_some(1));
+                    let factor = parts.iter().filter_map(known).fold(1, u64::saturating_mul).max(1);
+                    for part in parts.iter().filter(|part| known(part).is_none()) {
+                        lengths.insert(part.name.clone(), part.whole(length / factor, sizes)?);
+                    }
+                }
+            }
+        }
+        // What the left side cuts off belongs to the source.
+        for part in self.from.iter().flat_map(Dimension::parts).filter(|part| part.slice != Slice::Whole) {
+            if let Some(length) = lengths.get_mut(&part.name) {
+                *length = part.whole(*length, sizes)?;
+            }
+        }
+        self.shape_of(&lengths, None, &rest, sizes)
+    }
+
+    /// The source's shape if the only axis of unknown length has the length `free`.
+    fn with_free(&self, free: u64, shape: &[u64], sizes: &Sizes<'_>) -> Option<Vec<u64>> {
+        let rest = shape.get(1..)?;
+        self.shape_of(&BTreeMap::new(), Some(free), rest, sizes)
+    }
+
+    fn shape_of(
+        &self,
+        lengths: &BTreeMap<String, u64>,
+        free: Option<u64>,
+        rest: &[u64],
+        sizes: &Sizes<'_>,
+    ) -> Option<Vec<u64>> {
+        let mut shape = Vec::new();
+        for item in &self.from {
+            match item {
+                Dimension::Rest => shape.extend(rest),
+                Dimension::Ones => {}
+                Dimension::Axes(parts, left_out) => {
+                    let length = |part: &Part| {
+                        length_of(&part.name, sizes).or_else(|| lengths.get(&part.name).copied()).or(free)
+                    };
+                    let own = parts.iter().map(length).try_fold(1u64, |n, length| n.checked_mul(length?))?;
+                    let more = left_out.as_ref().map_or(Some(0), |n| n.of(u64::MAX / 4, sizes))?;
+                    shape.push(own.checked_add(more)?);
+                }
+            }
+        }
+        Some(shape)
+    }
+
     /// Appends the moves for a tensor of the given shape.
     fn bind(&self, shape: &[u64], sizes: &Sizes<'_>, bound: &mut Moved) -> Result<(), Mismatch> {
         let (mut axes, mut offset) = self.place(shape, sizes)?;
@@ -342,6 +436,37 @@ impl Dimension {
 }
 
 impl Part {
+    /// The number of selected elements, if it does not depend on the rest of the axis.
+    fn known(&self, sizes: &Sizes<'_>) -> Option<u64> {
+        let whole = length_of(&self.name, sizes);
+        match &self.slice {
+            Slice::At(_) => Some(1),
+            _ if whole.is_some() => self.range(whole?, sizes).ok().map(|(_, n)| n),
+            Slice::Range(first, Some(end)) if end.number >= 0 => {
+                let first = first.as_ref().map_or(Some(0), |first| first.of(u64::MAX / 4, sizes))?;
+                end.of(u64::MAX / 4, sizes)?.checked_sub(first)
+            }
+            _ => None,
+        }
+    }
+
+    /// The length of the axis, of which the slice selects `n` elements.
+    fn whole(&self, n: u64, sizes: &Sizes<'_>) -> Option<u64> {
+        match &self.slice {
+            Slice::Whole => Some(n),
+            Slice::At(_) => None,
+            Slice::Range(first, end) => {
+                let before = first.as_ref().map_or(Some(0), |first| first.of(u64::MAX / 4, sizes))?;
+                let after = match end {
+                    None => 0,
+                    Some(end) if end.number < 0 => end.number.unsigned_abs(),
+                    Some(_) => return None,
+                };
+                n.checked_add(before)?.checked_add(after)
+            }
+        }
+    }
+
     /// The first element and the number of elements of the slice, for an axis of length `count`.
     fn range(&self, count: u64, sizes: &Sizes<'_>) -> Result<(u64, u64), Mismatch> {
         let short = || Mismatch::Slice(self.name.clone());
@@ -502,6 +627,28 @@ mod tests {
         }
         assert!(!out.contains(&u64::MAX), "{pattern}: not all is written");
         Ok((bound.shape, out))
+    }
+
+    #[test]
+    fn the_shape_of_the_source_follows_from_that_of_the_result() {
+        for (pattern, shape) in [
+            ("a b -> b a", &[2, 3][..]),
+            ("(h two i) ... -> (h i two) ...", &[12, 5]),
+            ("c 1 k -> c k", &[7, 1, 4]),
+            ("a -> a 1", &[2]),
+            ("p[q:] e -> p e", &[9, 2]),
+            ("x (two[0] f) e -> x f e", &[2, 6, 5]),
+            ("(h s[:d]) e -> h e s", &[21, 2]),
+            ("(h s[d:]) e -> h s e", &[21, 2]),
+            ("(kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...", &[40, 3]),
+            ("(a three d) ... -> (three a d) ...", &[24, 2]),
+        ] {
+            let parsed = Pattern::parse(pattern).unwrap();
+            let moved = parsed.bind(shape, &sizes).unwrap();
+            // Lengths that a slice hides are not determined.
+            let expected = (!pattern.contains("[:d]")).then(|| shape.to_vec());
+            assert_eq!(parsed.source_shape(&moved.shape, &sizes), expected, "{pattern}");
+        }
     }
 
     #[test]

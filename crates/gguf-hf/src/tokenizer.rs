@@ -13,18 +13,18 @@ mod files;
 pub(crate) mod hf;
 mod keys;
 mod plamo;
-mod pre;
+pub(crate) mod pre;
 mod pretokenize;
 pub(crate) mod problem;
 mod readers;
 mod regex;
 mod rwkv;
-mod sentencepiece;
+pub(crate) mod sentencepiece;
 mod special;
 mod tekken;
 mod tiktoken;
 mod unigram;
-mod vocab;
+pub(crate) mod vocab;
 mod warning;
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub use gguf::{GgufSource, UNSPLIT_HEAD, check_memory};
 pub use importance::Importance;
 pub use limits::MAX_TENSORS;
 pub use options::{RunOptions, RunSummary};
-pub use plan::{Draft, Plan, TensorPlan};
+pub use plan::{Draft, OtherFile, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
 pub use reads::ReadAhead;
 pub use run::{check_outputs, disk_space, run_all, run_all_to};

@@ -239,8 +239,31 @@ impl Draft {
         }
         let (file_bytes, tensors) = (layout.file_bytes(), 0..self.tensors.len());
         let (head, places) = layout.into_parts();
-        let file = FilePlan { shard: Shard::WHOLE, given: Some(head), places, tensors, file_bytes };
+        let file = FilePlan { name: None, shard: Shard::WHOLE, given: Some(head), places, tensors, file_bytes };
         Ok(Plan { files: vec![file], draft: Draft { is_split: false, is_vocab_only: false, ..self } })
+    }
+
+    /// Lays the output out as files of another format than GGUF, in one folder: each is a head and the next tensors, one behind the other.
+    /// [`Plan::run`] then takes the path of the folder.
+    ///
+    /// # Errors
+    /// [`Error::OtherLayout`] if the files do not have all tensors, or are too large.
+    pub fn lay_out_as_files(self, files: Vec<OtherFile>) -> Result<Plan, Error> {
+        let (mut first, mut plans) = (0usize, Vec::with_capacity(files.len()));
+        let wrong = |path: &Path| Error::OtherLayout { path: path.to_owned() };
+        for OtherFile { name, head, n_tensors } in files {
+            let tensors = first..first.saturating_add(n_tensors);
+            let own = self.tensors.get(tensors.clone()).ok_or_else(|| wrong(&self.path))?;
+            let places = Places::packed(head.len() as u64, own.iter().map(TensorPlan::n_bytes));
+            let places = places.ok_or_else(|| wrong(&self.path))?;
+            first = tensors.end;
+            let (shard, given, file_bytes) = (Shard::WHOLE, Some(head), places.file_bytes);
+            plans.push(FilePlan { name: Some(name), shard, given, places, tensors, file_bytes });
+        }
+        match first == self.tensors.len() {
+            true => Ok(Plan { files: plans, draft: Draft { is_split: false, is_vocab_only: false, ..self } }),
+            false => Err(wrong(&self.path)),
+        }
     }
 
     /// Lays out the output as the shards in [`TensorPlan::file`], each with the keys of a split, in the order of `llama-gguf-split`; a
@@ -302,7 +325,7 @@ impl Draft {
             let (path, alignment) = (self.path.clone(), places.alignment);
             return Err(Error::Padding { path, alignment, padding, content });
         }
-        Ok(FilePlan { shard, given: None, file_bytes: places.file_bytes, places, tensors })
+        Ok(FilePlan { name: None, shard, given: None, file_bytes: places.file_bytes, places, tensors })
     }
 
     /// The key-values of a file, and more after them: as in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and
@@ -355,8 +378,21 @@ impl Shard {
     const WHOLE: Shard = Shard { no: 0, count: 1, keys: &[] };
 }
 
+/// A file of another format than GGUF; see [`Draft::lay_out_as_files`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherFile {
+    /// The name in the folder.
+    pub name: String,
+    /// The bytes before the tensors; the whole file if it has none.
+    pub head: Vec<u8>,
+    /// The number of tensors, which follow those of the files before.
+    pub n_tensors: usize,
+}
+
 /// One file of a plan.
 pub struct FilePlan {
+    /// The name in the folder of the output, if the output is a folder.
+    name: Option<String>,
     shard: Shard,
     /// The encoded head, if it is not that of the draft.
     given: Option<Vec<u8>>,
@@ -374,6 +410,11 @@ impl fmt::Debug for FilePlan {
 }
 
 impl FilePlan {
+    /// The name in the folder of the output, if the output is a folder.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Length of the head, without padding.
     pub fn head_bytes(&self) -> u64 {
         self.places.head_bytes
@@ -481,10 +522,16 @@ impl Plan {
         Draft { input_bytes: Some(self.input_bytes()), ..self.draft.clone() }
     }
 
-    /// The files that [`run`](Plan::run) writes for `out`: `out` itself, or for a split model the shards, whose names begin with `out`
+    /// The files that [`run`](Plan::run) writes for `out`: those in the folder `out` if the plan is one of
+    /// [files of another format](Draft::lay_out_as_files), otherwise `out` itself, or for a split model the shards, whose names begin with `out`
     /// without `.gguf` or the number of a shard at its end.
     pub fn output_paths(&self, out: impl AsRef<Path>) -> Vec<PathBuf> {
         let out = out.as_ref();
+        let in_folder: Vec<PathBuf> =
+            self.files.iter().filter_map(|file| Some(out.join(file.name.as_ref()?))).collect();
+        if !in_folder.is_empty() {
+            return in_folder;
+        }
         if !self.draft.is_split {
             return vec![out.to_owned()];
         }

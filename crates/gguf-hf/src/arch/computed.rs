@@ -114,7 +114,7 @@ fn list(fields: &Fields, formula: &str) -> Result<Option<Vec<f32>>, config::Erro
 ///
 /// The reference computes in single precision with torch, which divides a number by a tensor as reciprocal times number. The order of operations
 /// here is the same, so the factors are bit-identical.
-fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
+pub(crate) fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let of =
         |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
     let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", 8.0)? as f32);

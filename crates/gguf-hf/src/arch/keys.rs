@@ -18,11 +18,12 @@ use crate::warning::ArchitectureWarning;
 const MAX_BLOCKS: u64 = 65536;
 
 /// Names of the number of blocks.
-const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
+pub(crate) const BLOCKS: [&str; 5] =
+    ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
 
 /// The fields of a configuration, and additional fields available to all formulas: `block_count`, and the rotary parameters as `rope` and
 /// `rope_all` (`TextModel.__init__` in `conversion/base.py`).
-pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
+pub(crate) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
     let blocks = config.fields().required_u32(&BLOCKS)?;
     if u64::from(blocks) > MAX_BLOCKS {
@@ -99,7 +100,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
 }
 
 /// Key prefixes other than the name of the architecture.
-pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip.", "vision."];
+pub(crate) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip.", "vision."];
 
 /// Evaluates rows of formulas to key-values, in file order. Fields that rows set are stored in `fields`.
 pub(crate) fn evaluate(

@@ -5,28 +5,28 @@ use gguf_model::arch::{Architecture, Checkpoint, Stack, Tensor};
 use super::names;
 
 /// The names in a source that are concatenated or multiplied, or the operands of a function.
-pub(super) fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
+pub(crate) fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
     source.split(" + ").flat_map(|source| source.split(PRODUCT)).flat_map(|source| source.split(", "))
 }
 
 /// The placeholder of a number that a tensor's name has in the checkpoint and in the output.
-const KEPT: &str = "n";
+pub(crate) const KEPT: &str = "n";
 
 /// The separator of multiplied tensor names.
-pub(super) const PRODUCT: &str = " * ";
+pub(crate) const PRODUCT: &str = " * ";
 
 /// A source tensor name, split at the number of an expert, a head or a part.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Template {
-    pub(super) before: &'static str,
+pub(crate) struct Template {
+    pub(crate) before: &'static str,
     /// The placeholder's unit and the text after it.
-    pub(super) stack: Option<(&'static str, &'static str)>,
+    pub(crate) stack: Option<(&'static str, &'static str)>,
     /// Whether the numbers denote parts that are concatenated instead of stacked.
-    pub(super) joins: bool,
+    pub(crate) joins: bool,
 }
 
 impl Template {
-    pub(super) fn new(text: &'static str) -> Template {
+    pub(crate) fn new(text: &'static str) -> Template {
         let text = text.trim();
         let taken_apart = text.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
         match taken_apart {

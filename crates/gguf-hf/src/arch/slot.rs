@@ -464,7 +464,7 @@ fn resolve(
 }
 
 /// The length of a named axis: a short name or the name of a table dimension. Patterns may also name configuration fields, with a dot.
-fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
+pub(crate) fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
     axis_of(axis)?.of(h, block)
 }
 

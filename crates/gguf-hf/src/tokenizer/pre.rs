@@ -92,6 +92,49 @@ fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str>
     })
 }
 
+/// How a tokenizer with a pre-tokenizer of some name is defined in `tokenizer.json`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Definition {
+    /// The pre-tokenizer.
+    pub(crate) pre_tokenizer: Json,
+    /// Whether texts are normalized to NFC.
+    pub(crate) is_nfc: bool,
+    /// Whether whole words are looked up before merging.
+    pub(crate) ignores_merges: bool,
+}
+
+/// The definition for a value of `tokenizer.ggml.pre`; `None` if none is known.
+pub(crate) fn definition(name: &str) -> Option<Definition> {
+    let alias = families::ALIASES.iter().find(|(other, _)| *other == name).map_or(name, |(_, family)| family);
+    let family = FAMILIES.iter().find(|f| [f.name, f.nfc, f.merging].contains(&alias))?;
+    let steps: Vec<Json> = family.steps.iter().map(|step| step_of(step)).collect::<Option<_>>()?;
+    let pre_tokenizer = match <[Json; 1]>::try_from(steps) {
+        Ok([step]) => step,
+        Err(steps) => serde_json::json!({ "type": "Sequence", "pretokenizers": steps }),
+    };
+    let is_nfc = family.nfc == alias && family.nfc != family.name || families::NFC.contains(&alias);
+    Some(Definition { pre_tokenizer, is_nfc, ignores_merges: family.merging != family.name && alias == family.name })
+}
+
+/// A step of a family as in `tokenizer.json`: the inverse of [`canonical`].
+fn step_of(step: &str) -> Option<Json> {
+    use serde_json::json;
+    let inner = |name: &str| step.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+    Some(match step {
+        "bytes" | "bytes+gpt2" => {
+            let uses_regex = step == "bytes+gpt2";
+            json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": uses_regex })
+        }
+        _ if let Some(how) = inner("digits") => json!({ "type": "Digits", "individual_digits": how == "one" }),
+        _ if let Some(behavior) = inner("punctuation") => json!({ "type": "Punctuation", "behavior": behavior }),
+        _ if let Some(pattern) = inner("split") => {
+            let regex = pattern.strip_prefix('/')?.strip_suffix('/')?;
+            json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false })
+        }
+        _ => return None,
+    })
+}
+
 /// The steps of a pre-tokenizer in canonical form: sequences flattened, settings that only affect offsets removed, and line ends in patterns
 /// escaped.
 fn canonical(pre_tokenizer: &Json) -> Vec<String> {

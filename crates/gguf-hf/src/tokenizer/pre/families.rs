@@ -52,6 +52,40 @@ pub(super) const FAMILIES: [Family; 14] = [
     family("exaone-moe", &[EXAONE_MOE, "bytes"]),
 ];
 
+/// Other names, and the name of a family with the same definition.
+pub(super) const ALIASES: &[(&str, &str)] = &[
+    ("chatglm-bpe", "llama-bpe"),
+    ("codeshell", "starcoder"),
+    ("dbrx", "smaug-bpe"),
+    ("deepseek-r1-qwen", "qwen2"),
+    ("default", "gpt-2"),
+    ("exaone", "starcoder"),
+    ("exaone4", "gpt-2"),
+    ("falcon3", "llama-bpe"),
+    ("gigachat", "gpt-2"),
+    ("glm4", "llama-bpe"),
+    ("granite-docling", "starcoder"),
+    ("hunyuan", "qwen2"),
+    ("jina-v2-code", "gpt-2"),
+    ("jina-v2-de", "gpt-2"),
+    ("jina-v2-es", "gpt-2"),
+    ("llama-v3", "llama-bpe"),
+    ("llama3", "llama-bpe"),
+    ("llama4", "gpt-4o"),
+    ("megrez", "qwen2"),
+    ("minerva-7b", "starcoder"),
+    ("mpt", "gpt-2"),
+    ("phi-2", "gpt-2"),
+    ("pixtral", "tekken"),
+    ("refact", "starcoder"),
+    ("roberta-bpe", "gpt-2"),
+    ("smollm", "starcoder"),
+    ("stablelm2", "qwen2"),
+];
+
+/// Names of tokenizers that normalize texts to NFC, besides those of families that are named for it.
+pub(super) const NFC: &[&str] = &["mpt", "qwen2", "qwen35", "stablelm2"];
+
 const LLAMA3: &str = r"split(/(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/)";
 const QWEN2: &str = r"split(/(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/)";
 const QWEN35: &str = r"split(/(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/)";

@@ -1,0 +1,91 @@
+//! `gguf export`: writes the checkpoint that a GGUF model was converted from.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use gguf_format::GgmlType;
+use gguf_hf::export::{Export, ExportOptions};
+use gguf_pipeline::RunOptions;
+
+use super::planned::{JsonPlan, Planned};
+use super::writing::Writing;
+use crate::failure::{Outcome, Verdict};
+use crate::open;
+use crate::ui::Ui;
+use crate::watch::Watch;
+
+/// Export a GGUF model to a Hugging Face folder.
+///
+/// Writes config.json, generation_config.json, the tokenizer's files, a model card and model*.safetensors with the original
+/// names of the tensors, so that transformers, vLLM and trainers load the folder, and `gguf convert` makes the same file
+/// of it. Fields that the file does not determine have the defaults of transformers. Quantized tensors are decoded with
+/// the same bits as in llama.cpp.
+///
+/// The conversion of the folder is planned before anything is written, and what it would give otherwise than the file is
+/// reported as a warning. All files appear under their final names once they are complete and synced to disk.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf export model.gguf -o my-model/
+  gguf export model-Q4_K_M.gguf -o my-model/ --type f16
+  gguf export model.gguf -o my-model/ --dry-run         print the files and tensors")]
+pub struct Args {
+    /// GGUF model; any shard of a split model
+    model: PathBuf,
+
+    /// Output folder, which is created if it is missing
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+
+    /// Type of all tensors; by default, the type in the file, and bf16 for quantized tensors
+    #[arg(short, long = "type", value_name = "TYPE", value_enum)]
+    ty: Option<Type>,
+
+    /// Begin another file of tensors beyond this size, such as 2GB
+    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = super::size::parse_limit)]
+    max_file_size: NonZeroU64,
+
+    /// Print the planned files without writing anything
+    #[arg(short = 'n', long, conflicts_with = "hash")]
+    dry_run: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Type {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        super::not_stdout("--output", &self.output)?;
+        let ty = self.ty.map(|ty| match ty {
+            Type::F32 => GgmlType::F32,
+            Type::F16 => GgmlType::F16,
+            Type::Bf16 => GgmlType::BF16,
+        });
+        let options = ExportOptions::default().ty(ty).max_file_bytes(self.max_file_size.get()).folder(&self.output);
+        let export = gguf_hf::export::plan(open::model(&self.model)?, &options)?;
+        for warning in &export.warnings {
+            ui.warning(&warning.to_string());
+        }
+        let run = RunOptions::default().threads(self.writing.threads).force(self.writing.force);
+        if self.dry_run {
+            let Export { plan, class, .. } = &export;
+            let document = |disks| JsonPlan::of(plan, class).on(disks);
+            let planned = Planned::new(plan, class);
+            return planned.dry_run(ui, document, None, &run);
+        }
+        let watch = Watch::new(self.writing.quiet);
+        let summary = export.run(&self.output, &run, &watch);
+        watch.clear();
+        let paths = summary?.paths;
+        self.writing.say(ui, &watch, export.plan.tensors().len() as u64, export.plan.file_bytes(), "exported");
+        super::writing::print_written(ui, &paths, self.writing.hashing())?;
+        Ok(Verdict::Good)
+    }
+}

@@ -1,0 +1,593 @@
+//! GGUF files back to checkpoints: the tables of architectures, read backwards.
+//!
+//! 1. The classes of checkpoints that are converted to the file's architecture are candidates. For each, the formulas of the table are solved for
+//!    the fields of `config.json` (`solve.rs`, `config.rs`).
+//! 2. Each tensor of the file names its sources, and patterns give their shapes (`sources.rs`).
+//! 3. With the tokenizer's files (`tokenizer.rs`) and the model card (`card.rs`), this is a folder without values. Its conversion is planned, which
+//!    shows what differs from the file, and how each tensor of the file is made. The candidate with the fewest differences is taken.
+//! 4. These operations are inverted, and become the operations of the tensors of the new folder, which the pipeline runs.
+
+mod card;
+mod config;
+mod files;
+mod folder;
+mod problem;
+mod solve;
+mod sources;
+mod tokenizer;
+mod values;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gguf_format::{GgmlType, Gguf, Head, ValueRef, Version};
+use gguf_io::IntoModel;
+use gguf_pipeline::moves::Move;
+use gguf_pipeline::plan::{Elementwise, Gather, Input, Inverse, Keep, Op, Reason, Rounding, Shape};
+use gguf_pipeline::{Draft, GgufSource, OtherFile, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
+use serde_json::{Value as Json, json};
+
+use self::config::{Candidate, TensorFacts, candidates};
+use self::files::{Shard, grouped, shards};
+use self::folder::PlannedFolder;
+pub use self::problem::{ExportProblem, ExportWarning};
+use self::sources::{FileTensor, NewTensor, is_computed, sources};
+use self::values::Values;
+use crate::conversion::Conversion;
+use crate::convert::plan_folder;
+use crate::dtype::Dtype;
+use crate::error::Error;
+use crate::model_plan::OutType;
+use crate::options::Options;
+
+/// The tensor of the divisors of rotary frequencies.
+const ROPE_FREQS: &str = "rope_freqs.weight";
+
+/// The tensors of the divisors for long and short texts, and their fields.
+const ROPE_FACTORS: [(&str, &str); 2] =
+    [("rope_factors_long.weight", "long_factor"), ("rope_factors_short.weight", "short_factor")];
+
+/// The special tokens: the kind in configurations, and the name in keys.
+const TOKEN_IDS: [(&str, &str); 6] =
+    [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("sep", "seperator"), ("pad", "padding"), ("mask", "mask")];
+
+/// The file of the configuration.
+const CONFIG: &str = "config.json";
+
+/// Export options.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ExportOptions {
+    /// The type of all tensors of numbers: F32, F16 or BF16; `None` for that of each tensor, and BF16 for quantized ones.
+    pub ty: Option<GgmlType>,
+    /// The size in bytes beyond which tensors are divided among several files.
+    pub max_file_bytes: u64,
+    /// The name of the new folder, which names a model without another name.
+    pub folder: PathBuf,
+}
+
+impl Default for ExportOptions {
+    fn default() -> ExportOptions {
+        ExportOptions { ty: None, max_file_bytes: 5_000_000_000, folder: PathBuf::from("model") }
+    }
+}
+
+impl ExportOptions {
+    /// Sets the type of all tensors.
+    pub fn ty(mut self, ty: Option<GgmlType>) -> ExportOptions {
+        self.ty = ty;
+        self
+    }
+
+    /// Sets the size beyond which tensors are divided among several files.
+    pub fn max_file_bytes(mut self, bytes: u64) -> ExportOptions {
+        self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Sets the name of the new folder.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> ExportOptions {
+        self.folder = folder.into();
+        self
+    }
+}
+
+/// A planned export.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Export {
+    /// The plan of all files; its path is the folder.
+    pub plan: Plan,
+    /// The architecture of the file.
+    pub architecture: String,
+    /// The class of the checkpoint, the first of `architectures` in `config.json`.
+    pub class: String,
+    /// What a conversion of the folder gives otherwise than the file, and what is missing.
+    pub warnings: Vec<ExportWarning>,
+}
+
+impl Export {
+    /// Writes the folder, which is created if it is missing.
+    ///
+    /// # Errors
+    /// [`Error`]. No file is left then, and existing files are unchanged.
+    pub fn run(&self, out: &Path, options: &RunOptions, progress: &dyn Progress) -> Result<RunSummary, Error> {
+        let is_new = !out.exists();
+        if is_new {
+            std::fs::create_dir(out).map_err(|source| Error::io("create", out, source))?;
+        } else {
+            self.check_folder(out)?;
+        }
+        let mut created = Vec::new();
+        let folders = self.plan.files().iter().filter_map(|file| Some(file.name()?.rsplit_once('/')?.0));
+        for folder in folders {
+            let path = out.join(folder);
+            if !path.exists() {
+                std::fs::create_dir(&path).map_err(|source| Error::io("create", &path, source))?;
+                created.push(path);
+            }
+        }
+        let summary = self.plan.run(out, options, progress);
+        if summary.is_err() {
+            // Only empty folders are removed.
+            created.iter().for_each(|path| drop(std::fs::remove_dir(path)));
+            if is_new {
+                let _ = std::fs::remove_dir(out);
+            }
+        }
+        Ok(summary?)
+    }
+
+    /// Checks that no other tensor files are in the folder, which readers would take for a part of the model.
+    fn check_folder(&self, out: &Path) -> Result<(), Error> {
+        let entries = std::fs::read_dir(out).map_err(|source| Error::io("list", out, source))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_other = |name: &String| {
+            let is_tensors = name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json");
+            is_tensors && !self.plan.files().iter().any(|file| file.name() == Some(name))
+        };
+        let mut others: Vec<String> = names.filter(is_other).collect();
+        others.sort();
+        match others.into_iter().next() {
+            None => Ok(()),
+            Some(file) => {
+                Err(Error::Export { path: out.to_owned(), problem: Box::new(ExportProblem::OtherFile { file }) })
+            }
+        }
+    }
+}
+
+/// Plans the export of a model to a folder that transformers loads, and that converts to the same file.
+///
+/// # Errors
+/// [`Error::Export`] if no checkpoint is known that converts to such a file; errors of reading the model.
+pub fn plan(model: impl IntoModel, options: &ExportOptions) -> Result<Export, Error> {
+    let source = Arc::new(GgufSource::open(model).map_err(Error::Pipeline)?);
+    let path = source.model().path().to_owned();
+    let wrong = |problem| Error::Export { path: path.clone(), problem: Box::new(problem) };
+    let gguf = source.model().gguf();
+    let architecture = match gguf.get_as::<&str>("general.architecture") {
+        Ok(name) => name.to_owned(),
+        Err(_) => return Err(wrong(ExportProblem::NoArchitecture)),
+    };
+    if let Ok(kind) = gguf.get_as::<&str>("general.type")
+        && kind != "model"
+    {
+        return Err(wrong(ExportProblem::Kind { kind: kind.to_owned() }));
+    }
+    let tensors = file_tensors(&source);
+    let by_name: HashMap<&str, usize> = tensors.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+    let facts = TensorFacts {
+        has: &|name| by_name.contains_key(name),
+        n_tokens: by_name.get("token_embd.weight").and_then(|i| tensors.get(*i)?.shape.first().copied()),
+        rope: rope_scaling(&source, &by_name),
+    };
+    let found = candidates(gguf, &facts);
+    if found.is_empty() {
+        return Err(wrong(ExportProblem::Architecture { name: architecture }));
+    }
+    let mut best: Option<Attempt> = None;
+    let mut problems = Vec::new();
+    for candidate in found.into_iter().take(MAX_CANDIDATES) {
+        match Attempt::new(candidate, gguf, &tensors, options) {
+            Ok(attempt) => {
+                let is_exact = attempt.differences.is_empty();
+                if best.as_ref().is_none_or(|best| attempt.differences.len() < best.differences.len()) {
+                    best = Some(attempt);
+                }
+                if is_exact {
+                    break;
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let Some(attempt) = best else {
+        let first = problems.into_iter().next();
+        return Err(wrong(first.unwrap_or(ExportProblem::Architecture { name: architecture })));
+    };
+    attempt.planned(&source, &tensors, architecture, &by_name).map_err(|e| match e {
+        Failed::Problem(problem) => wrong(problem),
+        Failed::Pipeline(e) => Error::Pipeline(e),
+    })
+}
+
+/// The number of classes that are tried.
+const MAX_CANDIDATES: usize = 8;
+
+/// Why an attempt cannot be planned.
+enum Failed {
+    Problem(ExportProblem),
+    Pipeline(gguf_pipeline::Error),
+}
+
+fn file_tensors(source: &GgufSource) -> Vec<FileTensor> {
+    let of = |tensor: gguf_io::Tensor<'_>| {
+        let mut shape: Vec<u64> = tensor.shape().collect();
+        shape.reverse();
+        FileTensor { name: tensor.name().to_string(), shape, ty: tensor.ty() }
+    };
+    source.tensors().map(of).collect()
+}
+
+/// The rotary scaling that tensors hold, as a field of `config.json`.
+fn rope_scaling(source: &GgufSource, by_name: &HashMap<&str, usize>) -> Option<RopeScaling> {
+    let values = |name: &str| {
+        let index = *by_name.get(name)?;
+        let tensor = source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
+        let mut bytes = vec![0; usize::try_from(tensor.n_bytes().ok()?).ok()?];
+        source.read(index, 0, &mut bytes).ok()?;
+        Some(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>())
+    };
+    if let Some(factors) = values(ROPE_FREQS) {
+        return Some(RopeScaling::Llama3(factors));
+    }
+    let lists: Option<Vec<(&str, Json)>> = ROPE_FACTORS
+        .iter()
+        .map(|(tensor, field)| Some((*field, values(tensor)?.into_iter().map(config::short).collect())))
+        .collect();
+    let mut object = serde_json::Map::new();
+    object.insert("type".to_owned(), json!("longrope"));
+    for (field, list) in lists? {
+        object.insert(field.to_owned(), list);
+    }
+    Some(RopeScaling::Long(Json::Object(object)))
+}
+
+/// The rotary scaling that tensors hold.
+#[derive(Debug, Clone)]
+enum RopeScaling {
+    /// The divisors that [`Computed::Llama3Freqs`](gguf_model::arch::Computed::Llama3Freqs) computes.
+    Llama3(Vec<f32>),
+    /// `rope_scaling` of `config.json`.
+    Long(Json),
+}
+
+impl RopeScaling {
+    /// `rope_scaling`, or the first guess.
+    fn first(&self) -> Json {
+        match self {
+            RopeScaling::Llama3(divisors) => RopeScaling::llama3(divisors).next().unwrap_or_default(),
+            RopeScaling::Long(scaling) => scaling.clone(),
+        }
+    }
+
+    /// Scalings with the largest of the divisors as factor, and usual other numbers, those of Llama 3 first.
+    fn llama3(divisors: &[f32]) -> impl Iterator<Item = Json> + use<> {
+        const ORIGINAL: [u32; 11] = [8192, 4096, 2048, 1024, 512, 256, 128, 16384, 32768, 65536, 131_072];
+        const RANGES: [(f64, f64); 4] = [(1.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 4.0)];
+        let factor = config::short(divisors.iter().copied().fold(1.0, f32::max));
+        ORIGINAL.into_iter().flat_map(move |original| {
+            let factor = factor.clone();
+            RANGES.into_iter().map(move |(low, high)| {
+                json!({
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": low,
+                    "high_freq_factor": high,
+                    "original_max_position_embeddings": original,
+                })
+            })
+        })
+    }
+}
+
+/// A folder of one class, and what its conversion gives.
+struct Attempt {
+    candidate: Candidate,
+    /// The small files.
+    documents: BTreeMap<String, Vec<u8>>,
+    groups: Vec<Vec<(NewTensor, Dtype)>>,
+    shards: Vec<Shard>,
+    conversion: Conversion,
+    differences: Vec<ExportWarning>,
+}
+
+impl Attempt {
+    fn new(
+        candidate: Candidate,
+        gguf: &Gguf<'_>,
+        tensors: &[FileTensor],
+        options: &ExportOptions,
+    ) -> Result<Attempt, ExportProblem> {
+        let new = sources(&candidate, gguf, tensors)?;
+        let mut typed = Vec::with_capacity(new.len());
+        for tensor in new {
+            let of = tensors.get(tensor.of).map_or(GgmlType::F32, |tensor| tensor.ty);
+            let dtype = dtype_of(of, options.ty)
+                .ok_or_else(|| ExportProblem::Type { tensor: tensor.name.clone(), ty: of.to_string() })?;
+            typed.push((tensor, dtype));
+        }
+        let main = typed.iter().find(|(tensor, _)| tensor.shape.len() > 1).map_or(Dtype::F32, |(_, dtype)| *dtype);
+        let groups = grouped(typed, options.max_file_bytes);
+        let (shards, index) = shards(&groups);
+        let mut documents = BTreeMap::new();
+        documents.extend(index.map(|index| ("model.safetensors.index.json".to_owned(), pretty(&index))));
+        let mut document = candidate.document.clone();
+        document.insert("torch_dtype".to_owned(), json!(torch_name(main)));
+        documents.insert(CONFIG.to_owned(), pretty(&Json::Object(document)));
+        let mut differences = Vec::new();
+        match tokenizer::files(gguf, candidate.checkpoint) {
+            Ok(files) => documents.extend(files),
+            Err(reason) => differences.push(ExportWarning::Tokenizer { reason }),
+        }
+        documents.extend(card::files(gguf));
+
+        let mut folder = PlannedFolder::new(&options.folder);
+        for (name, bytes) in &documents {
+            folder.insert(name, bytes.clone(), bytes.len() as u64);
+        }
+        for shard in &shards {
+            folder.insert(&shard.name, shard.head.clone(), shard.n_bytes);
+        }
+        let ty = gguf.get("general.file_type").and_then(|n| n.as_integer());
+        let ty = match ty {
+            Some(0) => OutType::F32,
+            Some(1) => OutType::F16,
+            Some(32) => OutType::BF16,
+            Some(7) => OutType::Q8_0,
+            _ => OutType::Auto,
+        };
+        let has_tensors = !tensors.is_empty();
+        let order = gguf.dialect().order;
+        let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors);
+        let refused = |e: Error| ExportProblem::Refused { class: candidate.class.to_owned(), message: e.to_string() };
+        let conversion = plan_folder(&folder, &asked).map_err(refused)?;
+        differences.extend(differences_of(gguf, tensors, &conversion)?);
+        Ok(Attempt { candidate, documents, groups, shards, conversion, differences })
+    }
+
+    /// The plan: the operations of the conversion, inverted.
+    fn planned(
+        self,
+        source: &Arc<GgufSource>,
+        tensors: &[FileTensor],
+        architecture: String,
+        by_name: &HashMap<&str, usize>,
+    ) -> Result<Export, Failed> {
+        let Attempt { candidate, documents, groups, shards, conversion, differences } = self;
+        let lengths: HashMap<&str, u64> =
+            groups.iter().flatten().map(|(tensor, _)| (tensor.name.as_str(), tensor.shape.iter().product())).collect();
+        let mut parts: HashMap<String, Vec<Restoring>> = HashMap::new();
+        for made in conversion.plan.tensors() {
+            let name = made.shown();
+            let Some(&index) = by_name.get(name.as_str()).filter(|_| !is_computed(&candidate, &name)) else { continue };
+            let names: Vec<&str> = made.op.inputs().iter().map(|input| &*input.name).collect();
+            let length = |input: usize| names.get(input).and_then(|name| lengths.get(name)).copied().unwrap_or(0);
+            let restored = made.op.restored(made.n_elements(), length);
+            let Some(restored) = restored else {
+                return Err(Failed::Problem(ExportProblem::NotInvertible { tensor: name }));
+            };
+            for (part, source) in restored.parts.into_iter().zip(&names) {
+                let restoring = Restoring { index, moves: part.moves, maps: part.maps };
+                parts.entry((*source).to_owned()).or_default().push(restoring);
+            }
+        }
+        let mut warnings = differences;
+        let mut planned = Vec::new();
+        for (file, group) in (0..).zip(&groups) {
+            for (tensor, dtype) in group {
+                let own = parts.remove(&tensor.name).unwrap_or_default();
+                let (op, extent) = operation(own, tensors, tensor.shape.iter().product())
+                    .ok_or_else(|| Failed::Problem(ExportProblem::NotInvertible { tensor: tensor.name.clone() }))?;
+                match extent {
+                    Inverse::Lost => warnings.push(ExportWarning::Lost { tensor: tensor.name.clone() }),
+                    Inverse::Rounded => warnings.push(ExportWarning::Rounded { tensor: tensor.name.clone() }),
+                    _ => {}
+                }
+                let mut shape = tensor.shape.clone();
+                shape.reverse();
+                let ty = dtype.ggml.unwrap_or(GgmlType::F32);
+                let reason = Reason::Kept(Keep::Copy);
+                let mut new = TensorPlan::new(tensor.name.as_bytes(), Shape::from(shape), ty, reason, op);
+                new.file = file;
+                planned.push(new);
+            }
+        }
+        let draft = Draft {
+            path: source.model().path().to_owned(),
+            head: Head { dialect: gguf_format::Dialect::new(Version::V3), ..Head::default() },
+            tensors: planned,
+            inputs: source.model().files().iter().filter_map(|f| f.path().canonicalize().ok()).collect(),
+            input_bytes: Some(source.model().file_bytes()),
+            source: Arc::new(Values::new(Arc::clone(source))),
+            rounding: Rounding::Ggml,
+            importance: None,
+            is_split: false,
+            is_vocab_only: false,
+        };
+        let tensor_files =
+            shards.into_iter().map(|Shard { name, head, n_tensors, .. }| OtherFile { name, head, n_tensors });
+        let documents = documents.into_iter().map(|(name, head)| OtherFile { name, head, n_tensors: 0 });
+        let plan = draft.lay_out_as_files(tensor_files.chain(documents).collect()).map_err(Failed::Pipeline)?;
+        Ok(Export { plan, architecture, class: candidate.class.to_owned(), warnings })
+    }
+}
+
+/// What a tensor of the file holds of a tensor of the checkpoint.
+struct Restoring {
+    /// The tensor of the file.
+    index: usize,
+    moves: Vec<Move>,
+    maps: Vec<Elementwise>,
+}
+
+/// The operation that makes a tensor of `n_elements` of the tensors that hold it; `None` if they contradict each other or there are none.
+fn operation(parts: Vec<Restoring>, tensors: &[FileTensor], n_elements: u64) -> Option<(Op, Inverse)> {
+    let maps = parts.first()?.maps.clone();
+    let (mut inputs, mut moves): (Vec<Input>, Vec<Move>) = Default::default();
+    let mut left = n_elements;
+    for part in parts {
+        // Another copy of what is there already.
+        if left == 0 {
+            continue;
+        }
+        if part.maps != maps {
+            return None;
+        }
+        let stored = tensors.get(part.index)?;
+        let is_plain = !stored.ty.is_quantized();
+        let (index, ty) = match is_plain {
+            true => (part.index, stored.ty),
+            false => (part.index + tensors.len(), GgmlType::F32),
+        };
+        let n: u64 = part.moves.iter().map(Move::n_elements).sum();
+        left = left.saturating_sub(n);
+        let number = inputs.len();
+        moves.extend(part.moves.into_iter().map(|item| Move { input: number, ..item }));
+        inputs.push(Input::new(index, &stored.name, ty));
+    }
+    let is_whole = |item: &Move| {
+        item.from == 0
+            && item.to == 0
+            && item.n_elements() == n_elements
+            && item.axes.iter().all(|axis| axis.from == axis.to)
+    };
+    let extent = match (left, maps.is_empty()) {
+        (0, true) => Inverse::Exact,
+        (0, false) => Inverse::Rounded,
+        _ => Inverse::Lost,
+    };
+    let op = match (inputs.as_slice(), moves.as_slice()) {
+        ([input], [only]) if maps.is_empty() && is_whole(only) => {
+            // Blocks are decoded as they are encoded, without a copy between.
+            let stored = input.index() % tensors.len().max(1);
+            let tensor = tensors.get(stored)?;
+            Op::Copy(Input::new(stored, &tensor.name, tensor.ty))
+        }
+        _ => Op::Gather(Box::new(Gather { inputs, moves, maps })),
+    };
+    Some((op, extent))
+}
+
+/// The format of a tensor in the checkpoint.
+fn dtype_of(stored: GgmlType, asked: Option<GgmlType>) -> Option<Dtype> {
+    let own = Dtype::ALL.iter().copied().find(|dtype| dtype.ggml == Some(stored));
+    match own {
+        Some(dtype) if matches!(dtype.name, "I8" | "I16" | "I32" | "I64") => Some(dtype),
+        _ if !stored.is_quantized() && own.is_none() => None,
+        _ => {
+            let ty = asked.or(own.and_then(|dtype| dtype.ggml)).unwrap_or(GgmlType::BF16);
+            Dtype::ALL.iter().copied().find(|dtype| dtype.ggml == Some(ty))
+        }
+    }
+}
+
+/// The name of a format in transformers.
+fn torch_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::BF16 => "bfloat16",
+        Dtype::F16 => "float16",
+        _ => "float32",
+    }
+}
+
+/// A JSON document with lines.
+fn pretty(document: &Json) -> Vec<u8> {
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text.into_bytes()
+}
+
+/// Keys that say how the file was made, and nothing about the model.
+fn is_about_file(key: &str) -> bool {
+    ["split.", "quantize.", "ggufkit.", "general.file_type", "general.quantized_by"]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+/// What a conversion gives otherwise than the file.
+fn differences_of(
+    gguf: &Gguf<'_>,
+    tensors: &[FileTensor],
+    conversion: &Conversion,
+) -> Result<Vec<ExportWarning>, ExportProblem> {
+    let mut found = Vec::new();
+    let made = conversion.plan.tensors();
+    let names: HashMap<String, usize> = made.iter().enumerate().map(|(i, tensor)| (tensor.shown(), i)).collect();
+    let is_quantized = tensors.iter().any(|tensor| tensor.ty.is_quantized());
+    let mut places = Vec::new();
+    for tensor in tensors {
+        let Some(&place) = names.get(&tensor.name) else {
+            return Err(ExportProblem::OtherTensors { tensor: tensor.name.clone(), is_in_file: true });
+        };
+        places.push(place);
+        let Some(new) = made.get(place) else { continue };
+        let mut shape: Vec<u64> = new.shape.iter().copied().collect();
+        shape.reverse();
+        if shape != tensor.shape {
+            return Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() });
+        }
+        if !is_quantized && new.ty != tensor.ty {
+            found.push(ExportWarning::TensorType { tensor: tensor.name.clone() });
+        }
+    }
+    let has = |tensor: &&TensorPlan| tensors.iter().any(|own| own.name == tensor.shown());
+    if let Some(tensor) = made.iter().find(|tensor| !has(tensor)) {
+        return Err(ExportProblem::OtherTensors { tensor: tensor.shown(), is_in_file: false });
+    }
+    if !places.is_sorted() {
+        found.push(ExportWarning::Order { what: "tensors" });
+    }
+    let mut order = Vec::new();
+    let kvs = &conversion.plan.head().kvs;
+    for kv in gguf.kvs().filter(|kv| !is_about_file(&kv.key.to_string_lossy())) {
+        let key = kv.key.to_string_lossy();
+        match kvs.iter().position(|new| new.key == kv.key.as_bytes()) {
+            None => found.push(ExportWarning::Key { key, found: None }),
+            Some(place) => {
+                order.push(place);
+                let new = kvs.get(place).map(|new| new.value.as_ref());
+                if new.is_some_and(|new| !is_same(new, kv.value)) {
+                    found.push(ExportWarning::Key {
+                        key,
+                        found: new.map(|new| crate::config::shortened(&config::json_of(new)).to_string()),
+                    });
+                }
+            }
+        }
+    }
+    if !order.is_sorted() {
+        found.push(ExportWarning::Order { what: "keys" });
+    }
+    for kv in kvs {
+        let key = String::from_utf8_lossy(&kv.key).into_owned();
+        if gguf.get(&key).is_none() && !is_about_file(&key) {
+            found.push(ExportWarning::NewKey { key });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether two values are the same, with their types.
+fn is_same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
+    a.value_type() == b.value_type()
+        && match (a, b) {
+            (ValueRef::Array(a), ValueRef::Array(b)) => {
+                a.elem_type() == b.elem_type() && a.len() == b.len() && a.encoded_bytes() == b.encoded_bytes()
+            }
+            (ValueRef::F32(a), ValueRef::F32(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => config::json_of(a) == config::json_of(b),
+        }
+}

@@ -1,0 +1,94 @@
+//! The model card, `README.md` with the metadata of the file as front matter, and `generation_config.json`.
+
+use gguf_format::Gguf;
+use serde_json::{Map, Value as Json, json};
+
+use super::config::{json_of, number};
+use super::{TOKEN_IDS, pretty};
+use crate::metadata::SAMPLING;
+
+/// Texts: the key without `general.`, and the name in a card.
+const TEXTS: [(&str, &str); 14] = [
+    ("name", "name"),
+    ("author", "author"),
+    ("version", "version"),
+    ("organization", "organization"),
+    ("description", "description"),
+    ("finetune", "finetune"),
+    ("basename", "basename"),
+    ("size_label", "size_label"),
+    ("source.url", "url"),
+    ("source.doi", "doi"),
+    ("source.uuid", "uuid"),
+    ("source.repo_url", "repo_url"),
+    ("license.name", "license_name"),
+    ("license.link", "license_link"),
+];
+
+/// The files.
+pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let text = |key: &str| gguf.get_as::<&str>(&format!("general.{key}")).ok();
+    // Texts in JSON's quotation marks are YAML.
+    let mut front = String::new();
+    if let Some(license) = text("license") {
+        front.push_str(&format!("license: {}\n", json!(license)));
+    }
+    for (key, name) in TEXTS {
+        if let Some(text) = text(key) {
+            front.push_str(&format!("{name}: {}\n", json!(text)));
+        }
+    }
+    for (key, name) in [("tags", "tags"), ("languages", "language")] {
+        let list = gguf.get(&format!("general.{key}")).map(json_of);
+        let items: Vec<Json> = list.as_ref().and_then(Json::as_array).cloned().unwrap_or_default();
+        if !items.is_empty() {
+            front.push_str(&format!("{name}:\n"));
+            items.iter().for_each(|item| front.push_str(&format!("- {item}\n")));
+        }
+    }
+    for (key, name) in [("base_model", "base_model"), ("dataset", "datasets")] {
+        let origins = origins(gguf, key);
+        if !origins.is_empty() {
+            front.push_str(&format!("{name}:\n"));
+            for origin in origins {
+                for (i, (field, text)) in origin.iter().enumerate() {
+                    front.push_str(&format!("{} {field}: {}\n", if i == 0 { "-" } else { " " }, json!(text)));
+                }
+            }
+        }
+    }
+    if !front.is_empty() {
+        let title = text("name").map(|name| format!("# {name}\n")).unwrap_or_default();
+        files.push(("README.md".to_owned(), format!("---\n{front}---\n\n{title}").into_bytes()));
+    }
+    let mut generation = Map::new();
+    for (kind, key) in TOKEN_IDS.into_iter().filter(|(kind, _)| matches!(*kind, "bos" | "eos" | "pad")) {
+        if let Some(id) = number(gguf, &format!("tokenizer.ggml.{key}_token_id")) {
+            generation.insert(format!("{kind}_token_id"), json!(id));
+        }
+    }
+    for (key, name) in SAMPLING {
+        if let Some(value) = gguf.get(&format!("general.sampling.{key}")) {
+            generation.insert(name.to_owned(), json_of(value));
+        }
+    }
+    if !generation.is_empty() {
+        files.push(("generation_config.json".to_owned(), pretty(&Json::Object(generation))));
+    }
+    files
+}
+
+/// The base models or datasets: their fields.
+fn origins(gguf: &Gguf<'_>, kind: &str) -> Vec<Vec<(&'static str, String)>> {
+    const MAX: u64 = 1000;
+    let count = number(gguf, &format!("general.{kind}.count")).unwrap_or(0).min(MAX);
+    let of = |i: u64| {
+        let field = |field: &'static str| {
+            let text = gguf.get_as::<&str>(&format!("general.{kind}.{i}.{field}")).ok()?;
+            Some((field, text.to_owned()))
+        };
+        crate::metadata::ORIGIN.into_iter().filter_map(field).collect()
+    };
+    (0..count).map(of).collect()
+}

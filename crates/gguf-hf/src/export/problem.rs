@@ -1,0 +1,186 @@
+//! Why a file cannot become a checkpoint, and what a checkpoint does not have of it.
+
+use std::fmt;
+
+/// Why a GGUF file cannot be exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExportProblem {
+    /// The file does not name its architecture.
+    NoArchitecture,
+    /// No class of checkpoints is converted to the architecture.
+    Architecture {
+        /// The name of the architecture.
+        name: String,
+    },
+    /// The tables of the architecture have no source for a tensor.
+    NoRow {
+        /// The tensor.
+        tensor: String,
+        /// The architecture.
+        architecture: String,
+    },
+    /// The shape of a tensor does not determine those of its sources.
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// Its shape, the outermost dimension first.
+        shape: Vec<u64>,
+    },
+    /// No configuration gives the value of a key.
+    Key {
+        /// The key.
+        key: String,
+        /// The fields of `config.json` that it is made of.
+        fields: Vec<String>,
+    },
+    /// The configuration that was found is refused by the conversion. Holds the message.
+    Refused {
+        /// The class of the checkpoint.
+        class: String,
+        /// The message of the conversion.
+        message: String,
+    },
+    /// A tensor does not determine the tensors that it was made of.
+    NotInvertible {
+        /// The tensor.
+        tensor: String,
+    },
+    /// The conversion makes other tensors than those of the file.
+    OtherTensors {
+        /// The first tensor that is missing or too many.
+        tensor: String,
+        /// Whether the file has it.
+        is_in_file: bool,
+    },
+    /// The values of a tensor have a type that checkpoints do not have.
+    Type {
+        /// The tensor.
+        tensor: String,
+        /// The type.
+        ty: String,
+    },
+    /// The folder has a tensor file that would be taken for a part of the model.
+    OtherFile {
+        /// The name of the file.
+        file: String,
+    },
+    /// The kind of file cannot be exported.
+    Kind {
+        /// `general.type`.
+        kind: String,
+    },
+}
+
+impl fmt::Display for ExportProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExportProblem::NoArchitecture => f.write_str("the key general.architecture is missing"),
+            ExportProblem::Architecture { name } => {
+                write!(f, "no class of checkpoints is known for the architecture {name:?}")
+            }
+            ExportProblem::NoRow { tensor, architecture } => {
+                write!(
+                    f,
+                    "the tensor {tensor:?} is not made of a tensor of checkpoints in the architecture {architecture}"
+                )
+            }
+            ExportProblem::Shape { tensor, shape } => {
+                write!(
+                    f,
+                    "the tensor {tensor:?} has the shape {shape:?}, from which those of its sources do not follow"
+                )
+            }
+            ExportProblem::Key { key, fields } => {
+                write!(f, "no configuration found that gives the value of {key}")?;
+                match fields.as_slice() {
+                    [] => Ok(()),
+                    fields => write!(f, ", which is made of {}", fields.join(", ")),
+                }
+            }
+            ExportProblem::Refused { class, message } => {
+                write!(f, "a checkpoint of the class {class} would be refused: {message}")
+            }
+            ExportProblem::NotInvertible { tensor } => {
+                write!(f, "the tensor {tensor:?} does not determine the tensors that it was made of")
+            }
+            ExportProblem::OtherTensors { tensor, is_in_file: true } => {
+                write!(f, "the tensor {tensor:?} is none that the architecture makes of a checkpoint")
+            }
+            ExportProblem::OtherTensors { tensor, is_in_file: false } => {
+                write!(f, "the tensor {tensor:?}, which the architecture makes of a checkpoint, is missing")
+            }
+            ExportProblem::Type { tensor, ty } => {
+                write!(f, "the tensor {tensor:?} has the type {ty}, which checkpoints do not have")
+            }
+            ExportProblem::OtherFile { file } => {
+                write!(f, "the folder contains {file:?}, which would be taken for a part of the model; remove it")
+            }
+            ExportProblem::Kind { kind } => write!(f, "files of the type {kind:?} cannot be exported"),
+        }
+    }
+}
+
+impl std::error::Error for ExportProblem {}
+
+/// A difference between a file and the conversion of its export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExportWarning {
+    /// A key gets another value, or none.
+    Key {
+        /// The key.
+        key: String,
+        /// The value after a conversion; `None` if the key is missing then.
+        found: Option<String>,
+    },
+    /// A key that the file does not have.
+    NewKey {
+        /// The key.
+        key: String,
+    },
+    /// The keys or the tensors get another order.
+    Order {
+        /// `keys` or `tensors`.
+        what: &'static str,
+    },
+    /// A tensor gets another type.
+    TensorType {
+        /// The tensor.
+        tensor: String,
+    },
+    /// Parts of a tensor of the checkpoint are not in the file; they are zero.
+    Lost {
+        /// The tensor of the checkpoint.
+        tensor: String,
+    },
+    /// Values are restored up to the rounding of a function.
+    Rounded {
+        /// The tensor of the checkpoint.
+        tensor: String,
+    },
+    /// The tokenizer cannot be written.
+    Tokenizer {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ExportWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExportWarning::Key { key, found: Some(found) } => {
+                write!(f, "a conversion of the folder gives {key} another value: {found}")
+            }
+            ExportWarning::Key { key, found: None } => write!(f, "a conversion of the folder does not give {key}"),
+            ExportWarning::NewKey { key } => write!(f, "a conversion of the folder adds {key}"),
+            ExportWarning::Order { what } => write!(f, "a conversion of the folder gives the {what} another order"),
+            ExportWarning::TensorType { tensor } => {
+                write!(f, "a conversion of the folder gives the tensor {tensor} another type")
+            }
+            ExportWarning::Lost { tensor } => write!(f, "parts of {tensor} are not in the file, and become zero"),
+            ExportWarning::Rounded { tensor } => write!(f, "the values of {tensor} are restored up to rounding"),
+            ExportWarning::Tokenizer { reason } => write!(f, "the tokenizer is not written: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The tensors of the checkpoint: the names, shapes and order of those that the tensors of a file were made of.
+
+use std::collections::HashMap;
+
+use gguf_format::{GgmlType, Gguf};
+use gguf_model::Hparams;
+use gguf_model::arch::{RowOp, Stack, Tensor};
+
+use super::config::Candidate;
+use super::problem::ExportProblem;
+use crate::arch::rows::{KEPT, Template, operands};
+use crate::arch::slot::length;
+use crate::facts::Fact;
+use crate::formula::Fields;
+use crate::pattern::Pattern;
+
+/// A tensor of the file.
+#[derive(Debug, Clone)]
+pub(super) struct FileTensor {
+    pub(super) name: String,
+    /// The outermost dimension first.
+    pub(super) shape: Vec<u64>,
+    pub(super) ty: GgmlType,
+}
+
+/// A tensor of the checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NewTensor {
+    pub(super) name: String,
+    /// The outermost dimension first.
+    pub(super) shape: Vec<u64>,
+    /// The index of the first tensor of the file that it is a part of.
+    pub(super) of: usize,
+}
+
+/// Parameters that are not in a module of their own, so that their names do not end in `.weight`.
+const BARE: &[&str] = &[
+    "sinks",
+    "mlp.experts.gate_up_proj",
+    "mlp.experts.down_proj",
+    "class_embedding",
+    "position_embedding",
+    "cls_token",
+    "pos_embed",
+];
+
+/// The tensors of the checkpoint, in the order of the file's.
+///
+/// # Errors
+/// [`ExportProblem::NoRow`] if the table has no place for a tensor, [`ExportProblem::Shape`] if its sources cannot have a shape.
+pub(super) fn sources(
+    candidate: &Candidate,
+    gguf: &Gguf<'_>,
+    tensors: &[FileTensor],
+) -> Result<Vec<NewTensor>, ExportProblem> {
+    let of = |prefix: &str| Hparams::new(|pattern| gguf.get(pattern.replace("{arch}", prefix).as_str()));
+    let (checkpoint, arch) = (candidate.checkpoint, candidate.checkpoint.architecture(candidate.architecture));
+    let h = of(if checkpoint.sizes.is_empty() { arch } else { checkpoint.sizes });
+    let rows = Rows::new(candidate);
+    let mut found: Vec<NewTensor> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (of, tensor) in tensors.iter().enumerate() {
+        if is_computed(candidate, &tensor.name) {
+            continue;
+        }
+        let matches = rows.of(&tensor.name);
+        if matches.is_empty() {
+            return Err(ExportProblem::NoRow { tensor: tensor.name.clone(), architecture: arch.to_owned() });
+        }
+        // Rows without a source are made of others when the file was written.
+        let made = matches.iter().filter(|found| !found.tensor.row.source.is_empty());
+        let expanded = made.filter(|found| found.tensor.row.when.holds(&h, found.block.unwrap_or(0))).chain(&matches);
+        let expanded = expanded.filter(|found| !found.tensor.row.source.is_empty());
+        let parts = expanded.clone().find_map(|found| Naming { candidate, h: &h, found }.expanded(&tensor.shape));
+        let Some(parts) = parts else {
+            return Err(match expanded.clone().next() {
+                Some(_) => ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() },
+                None => ExportProblem::NoRow { tensor: tensor.name.clone(), architecture: arch.to_owned() },
+            });
+        };
+        for (name, shape) in parts {
+            match places.get(&name).and_then(|place| found.get(*place)) {
+                None => {
+                    places.insert(name.clone(), found.len());
+                    found.push(NewTensor { name, shape, of });
+                }
+                Some(known) if known.shape == shape => {}
+                Some(_) => {
+                    return Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a tensor is computed from the configuration.
+pub(super) fn is_computed(candidate: &Candidate, name: &str) -> bool {
+    use gguf_model::arch::Computed;
+    candidate.checkpoint.computed.iter().any(|computed| match computed {
+        Computed::Llama3Freqs | Computed::Llama3FreqsOfPart => name == super::ROPE_FREQS,
+        Computed::LongRopeFactors => super::ROPE_FACTORS.iter().any(|(tensor, _)| name == *tensor),
+        Computed::Values(tensor, _) | Computed::Sinusoids(tensor, _) => name == *tensor,
+        _ => false,
+    })
+}
+
+/// A row for a tensor of the file.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    tensor: Tensor,
+    block: Option<u64>,
+    kept: Option<u64>,
+}
+
+/// The rows of an architecture.
+struct Rows {
+    outside: Vec<Tensor>,
+    block: Vec<Tensor>,
+}
+
+impl Rows {
+    fn new(candidate: &Candidate) -> Rows {
+        Rows { outside: candidate.architecture.outside().collect(), block: candidate.architecture.block().collect() }
+    }
+
+    /// The rows for a name.
+    fn of(&self, name: &str) -> Vec<Found> {
+        let mut found: Vec<Found> = Vec::new();
+        for tensor in &self.outside {
+            let own = tensor.name();
+            let kept = own
+                .split_once("{n}")
+                .and_then(|(before, after)| name.strip_prefix(before)?.strip_suffix(after)?.parse::<u64>().ok());
+            if own == name || kept.is_some() {
+                found.push(Found { tensor: *tensor, block: None, kept });
+            }
+        }
+        for tensor in &self.block {
+            let in_block = name.strip_prefix(tensor.row.stack().prefix()).and_then(|rest| rest.split_once('.'));
+            if let Some((block, own)) = in_block
+                && let Ok(block) = block.parse::<u64>()
+                && tensor.is_named(own)
+            {
+                found.push(Found { tensor: *tensor, block: Some(block), kept: None });
+            }
+        }
+        found
+    }
+}
+
+/// How the sources of a tensor are named.
+struct Naming<'a> {
+    candidate: &'a Candidate,
+    h: &'a Hparams<'a>,
+    found: &'a Found,
+}
+
+impl Naming<'_> {
+    /// The names and shapes of the sources for a tensor of this shape; `None` if it does not determine them.
+    fn expanded(&self, shape: &[u64]) -> Option<Vec<(String, Vec<u64>)>> {
+        let row = self.found.tensor.row;
+        // Alternatives are spellings of the class, of which the first is that of transformers.
+        row.source.split('|').find_map(|alternative| self.of_alternative(alternative, shape))
+    }
+
+    fn of_alternative(&self, alternative: &'static str, shape: &[u64]) -> Option<Vec<(String, Vec<u64>)>> {
+        let row = self.found.tensor.row;
+        let templates: Vec<Template> = operands(alternative).map(Template::new).collect();
+        let is_joined = alternative.contains(" + ");
+        if templates.len() > 1 && !is_joined || matches!(row.op, RowOp::SumParts | RowOp::BatchNorm(_)) {
+            return None;
+        }
+        let pattern = match row.pattern {
+            "" => None,
+            text => Some(Pattern::parse(text).ok()?),
+        };
+        let fields = &self.candidate.fields;
+        let source = |shape: &[u64]| match &pattern {
+            Some(pattern) => pattern.source_shape(shape, &|axis| self.length(axis, fields)),
+            None => Some(shape.to_vec()),
+        };
+        let mut parts = Vec::new();
+        let lengths = match templates.len() {
+            1 => vec![shape.first().copied()],
+            _ => self.lengths(&templates, shape.first().copied()?)?.into_iter().map(Some).collect(),
+        };
+        for (template, first) in templates.iter().zip(lengths) {
+            let mut own = shape.to_vec();
+            if let (Some(place), Some(first)) = (own.first_mut(), first) {
+                *place = first;
+            }
+            match template.stack.filter(|(unit, _)| *unit != KEPT) {
+                None => parts.push((self.name(template, None), source(&own)?)),
+                Some((_, _)) if !template.joins => {
+                    let (n, inner) = own.split_first()?;
+                    for number in 0..*n {
+                        parts.push((self.name(template, Some(number)), source(inner)?));
+                    }
+                }
+                Some((unit, _)) => {
+                    let n = fields.fields.get(unit)?.as_u64().filter(|n| *n > 0)?;
+                    let first = own.first_mut()?;
+                    *first = first.is_multiple_of(n).then(|| *first / n)?;
+                    for number in 0..n {
+                        parts.push((self.name(template, Some(number)), source(&own)?));
+                    }
+                }
+            }
+        }
+        Some(parts)
+    }
+
+    /// The length of a named axis.
+    fn length(&self, axis: &str, fields: &Fields) -> Option<u64> {
+        let permuted = fields.number(&format!("@{}.{axis}", Fact::Permuted.name()));
+        permuted.or_else(|| length(axis, self.h, self.found.block.unwrap_or(0))).or_else(|| fields.number(axis))
+    }
+
+    /// The lengths of concatenated tensors: those of queries, keys and values, otherwise equal ones.
+    fn lengths(&self, templates: &[Template], total: u64) -> Option<Vec<u64>> {
+        let block = self.found.block.unwrap_or(0);
+        let of = |per_block: Option<gguf_model::PerBlock<'_>>| per_block?.get(block);
+        let (heads, heads_kv) = (of(self.h.heads), of(self.h.heads_kv));
+        let width = |template: &Template| {
+            let last = template.before.rsplit('.').next().unwrap_or_default();
+            let (n, d) = match last.trim_start_matches("lin_").chars().next()? {
+                'q' => (heads, self.h.head_k),
+                'k' => (heads_kv, self.h.head_k),
+                'v' => (heads_kv, self.h.head_v),
+                _ => return None,
+            };
+            n?.checked_mul(d?)
+        };
+        let named: Option<Vec<u64>> = templates.iter().map(width).collect();
+        let n = templates.len() as u64;
+        named
+            .filter(|lengths| lengths.iter().sum::<u64>() == total)
+            .or_else(|| total.is_multiple_of(n).then(|| vec![total / n; templates.len()]))
+    }
+
+    /// The name of a source.
+    fn name(&self, template: &Template, number: Option<u64>) -> String {
+        let Found { tensor, block, kept } = *self.found;
+        let names = self.candidate.checkpoint.names;
+        let mut own = template.before.to_owned();
+        if let Some((_, after)) = template.stack
+            && let Some(number) = number.or(kept)
+        {
+            own.push_str(&format!("{number}{after}"));
+        }
+        let is_bare = BARE.iter().any(|bare| own == *bare || own.ends_with(&format!(".{bare}")));
+        let suffix = match (tensor.is_bias, tensor.row.own_name().ends_with(".weight") && !is_bare) {
+            (true, _) => ".bias",
+            (false, true) => ".weight",
+            (false, false) => "",
+        };
+        // Scores of experts are a parameter of the router.
+        if let Some(stem) = own.strip_suffix("e_score_correction") {
+            own = format!("{stem}e_score_correction_bias");
+            return format!("{}{own}", self.prefix(names.layers, block, &own));
+        }
+        format!("{}{own}{suffix}", self.prefix(names.layers, block, &own))
+    }
+
+    /// The root and the prefix of the block.
+    fn prefix(&self, layers: &[&str], block: Option<u64>, own: &str) -> String {
+        const WITHOUT_ROOT: &[&str] = &["lm_head", "score", "classifier", "cls.", "embed_out", "head"];
+        let root = self.candidate.checkpoint.names.roots.first().copied().unwrap_or_default();
+        match block {
+            None if WITHOUT_ROOT.iter().any(|name| own == *name || own.starts_with(&format!("{name}."))) => {
+                String::new()
+            }
+            None => root.to_owned(),
+            Some(block) => {
+                let place = match self.found.tensor.row.stack() {
+                    Stack::Audio => layers.len().saturating_sub(1),
+                    stack => stack.place(),
+                };
+                let layer = layers.get(place).copied().unwrap_or_default();
+                format!("{root}{}", layer.replace("{}", &block.to_string()))
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The tokenizer's files: `tokenizer.json` for BPE, Unigram and WordPiece, `tokenizer.model` for SentencePiece, and `tokenizer_config.json`.
+
+mod json;
+mod spm;
+
+use std::collections::HashSet;
+
+use gguf_format::Gguf;
+use gguf_model::arch::{Checkpoint, Quirk, Reader};
+use serde_json::{Map, Value as Json, json};
+
+use super::config::number;
+use super::{TOKEN_IDS, pretty};
+use crate::tokenizer::sentencepiece::piece_type;
+use crate::tokenizer::vocab::NO_SCORE;
+
+/// A vocabulary of a file.
+pub(super) struct Vocab<'a> {
+    gguf: &'a Gguf<'a>,
+    tokens: Vec<String>,
+    /// Empty for BPE.
+    scores: Vec<f32>,
+    types: Vec<i32>,
+    checkpoint: &'static Checkpoint,
+}
+
+/// The files, by name.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// The files of the tokenizer; none for a model without one.
+///
+/// # Errors
+/// The reason why the tokenizer cannot be written.
+pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<Files, String> {
+    let Ok(model) = gguf.get_as::<&str>("tokenizer.ggml.model") else {
+        return Err("the file has no tokenizer".to_owned());
+    };
+    if matches!(model, "none" | "no_vocab") {
+        return Ok(Vec::new());
+    }
+    let strings = |key: &str| {
+        let array = gguf.get(key).and_then(|value| value.as_array())?;
+        Some(array.strings()?.map(|text| text.to_string_lossy()).collect::<Vec<String>>())
+    };
+    let numbers = |key: &str| gguf.get(key).and_then(|value| value.as_array());
+    let tokens = strings("tokenizer.ggml.tokens").ok_or("the list of tokens is missing")?;
+    let scores = numbers("tokenizer.ggml.scores").and_then(|list| list.to_vec::<f32>().ok()).unwrap_or_default();
+    let types = numbers("tokenizer.ggml.token_type").and_then(|list| list.to_vec::<i32>().ok()).unwrap_or_default();
+    let vocab = Vocab { gguf, tokens, scores, types, checkpoint };
+    let merges = strings("tokenizer.ggml.merges").unwrap_or_default();
+    let readers = checkpoint.tokenizer.vocab.readers;
+    let pre = gguf.get_as::<&str>("tokenizer.ggml.pre").unwrap_or("default");
+    let mut files = match model {
+        "llama" if readers.contains(&Reader::SentencePiece) || has_changes(readers) => {
+            vec![("tokenizer.model".to_owned(), spm::model(&vocab, spm::Kind::Bpe))]
+        }
+        "llama" => return Err("the class does not read a SentencePiece model".to_owned()),
+        "gpt2" => vec![("tokenizer.json".to_owned(), pretty(&json::bpe(&vocab, &merges, pre)?))],
+        "bert" => vec![
+            ("tokenizer.json".to_owned(), pretty(&json::word_piece(&vocab)?)),
+            ("vocab.txt".to_owned(), json::vocab_txt(&vocab)),
+        ],
+        "t5" => {
+            let mut files = vec![("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab)))];
+            if readers.contains(&Reader::T5) {
+                files.push(("spiece.model".to_owned(), spm::model(&vocab, spm::Kind::Unigram)));
+            }
+            files
+        }
+        other => return Err(format!("no files are known for tokenizers of the model {other:?}")),
+    };
+    files.push(("tokenizer_config.json".to_owned(), pretty(&vocab.settings(model))));
+    Ok(files)
+}
+
+/// Whether a `tokenizer.model` is read with the changes of other files.
+fn has_changes(readers: &[Reader]) -> bool {
+    readers.iter().any(|reader| matches!(reader, Reader::ChangedSentencePiece(_)))
+}
+
+impl Vocab<'_> {
+    fn kind(&self, id: usize) -> i32 {
+        self.types.get(id).copied().unwrap_or(piece_type::NORMAL)
+    }
+
+    fn score(&self, id: usize) -> f32 {
+        self.scores.get(id).copied().unwrap_or(0.0)
+    }
+
+    /// Whether the token fills the vocabulary up to the size of the embeddings, and is none of the tokenizer's.
+    fn is_padding(&self, id: usize) -> bool {
+        self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(|text| *text == format!("[PAD{id}]"))
+    }
+
+    /// The number of tokens without those at the end that only fill the vocabulary.
+    fn n_own(&self) -> usize {
+        (0..self.tokens.len()).rev().find(|id| !self.is_padding(*id)).map_or(0, |last| last + 1)
+    }
+
+    fn is_special(&self, id: usize) -> bool {
+        matches!(self.kind(id), piece_type::CONTROL | piece_type::UNKNOWN)
+    }
+
+    /// The id and the text of a special token.
+    fn special(&self, name: &str) -> Option<(usize, &str)> {
+        let id = usize::try_from(number(self.gguf, &format!("tokenizer.ggml.{name}_token_id"))?).ok()?;
+        Some((id, self.tokens.get(id)?))
+    }
+
+    /// The flag for adding a special token to texts.
+    fn adds(&self, kind: &str) -> Option<bool> {
+        self.flag(&format!("add_{kind}_token"))
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.gguf.get_as::<bool>(&format!("tokenizer.ggml.{name}")).ok()
+    }
+
+    /// `tokenizer_config.json`.
+    fn settings(&self, model: &str) -> Json {
+        let mut settings = Map::new();
+        settings.insert("tokenizer_class".to_owned(), json!(self.class(model)));
+        let is_pieces = model == "llama";
+        for kind in ["bos", "eos", "sep"] {
+            if let Some(adds) = self.adds(kind).filter(|_| is_pieces || !json::is_said(self, kind)) {
+                settings.insert(format!("add_{kind}_token"), json!(adds));
+            }
+        }
+        let quirks = self.checkpoint.tokenizer.vocab;
+        if let Some(adds) = self.flag("add_space_prefix")
+            && (quirks.has(Quirk::Llama) || quirks.has(Quirk::InternLm3) || model == "t5")
+        {
+            settings.insert("add_prefix_space".to_owned(), json!(adds));
+        }
+        if model == "t5" && self.flag("remove_extra_whitespaces") == Some(true) {
+            settings.insert("clean_up_tokenization_spaces".to_owned(), json!(true));
+        }
+        if model == "bert" {
+            let lowercase = self.flag("normalizer.lowercase").unwrap_or(true);
+            settings.insert("do_lower_case".to_owned(), json!(lowercase));
+        }
+        let mut added = Map::new();
+        for id in 0..self.n_own() {
+            // A conversion gives these the score of added tokens, or takes their text from here.
+            let is_added = match self.kind(id) {
+                piece_type::USER_DEFINED => true,
+                piece_type::CONTROL => !is_pieces || self.score(id) == NO_SCORE,
+                _ => false,
+            };
+            if let (true, Some(text)) = (is_added && (is_pieces || model == "gpt2"), self.tokens.get(id)) {
+                added.insert(id.to_string(), json::added_token(text, self.is_special(id)));
+            }
+        }
+        if !added.is_empty() {
+            settings.insert("added_tokens_decoder".to_owned(), Json::Object(added));
+        }
+        let mut named = HashSet::new();
+        for (kind, name) in TOKEN_IDS {
+            let Some((id, text)) = self.special(name) else { continue };
+            // A normal token would become a special one.
+            if model == "gpt2" && !self.is_special(id) {
+                continue;
+            }
+            // The tokens around a text have other names in encoders.
+            let kind = match (model, kind) {
+                ("bert", "bos") => "cls",
+                ("bert", "eos") => "sep",
+                (_, kind) => kind,
+            };
+            if named.insert(kind) {
+                settings.insert(format!("{kind}_token"), json!(text));
+            }
+        }
+        if let Some(length) = self.context_length() {
+            settings.insert("model_max_length".to_owned(), json!(length));
+        }
+        settings.extend(self.chat_template().map(|template| ("chat_template".to_owned(), template)));
+        Json::Object(settings)
+    }
+
+    fn context_length(&self) -> Option<u64> {
+        let arch = self.gguf.get_as::<&str>("general.architecture").ok()?;
+        number(self.gguf, &format!("{arch}.context_length"))
+    }
+
+    /// The chat template, or the list of named ones.
+    fn chat_template(&self) -> Option<Json> {
+        let template = |key: &str| self.gguf.get_as::<&str>(key).ok();
+        let default = template("tokenizer.chat_template");
+        let names = self.gguf.get("tokenizer.chat_templates").and_then(|value| value.as_array());
+        let Some(names) = names.and_then(|names| names.strings()) else { return default.map(|text| json!(text)) };
+        let mut list: Vec<Json> = Vec::new();
+        for name in names {
+            let name = name.to_string_lossy();
+            if let Some(text) = template(&format!("tokenizer.chat_template.{name}")) {
+                list.push(json!({ "name": name, "template": text }));
+            }
+        }
+        list.extend(default.map(|text| json!({ "name": "default", "template": text })));
+        Some(Json::Array(list))
+    }
+
+    /// A tokenizer class of transformers that reads the files as they are.
+    fn class(&self, model: &str) -> &'static str {
+        let arch = self.gguf.get_as::<&str>("general.architecture").unwrap_or_default();
+        let readers = self.checkpoint.tokenizer.vocab.readers;
+        match model {
+            "llama" if arch.starts_with("gemma") => "GemmaTokenizer",
+            "llama" => "LlamaTokenizer",
+            "bert" => "BertTokenizer",
+            "t5" if readers.contains(&Reader::T5) => "T5Tokenizer",
+            "t5" => "XLMRobertaTokenizer",
+            _ if readers.contains(&Reader::Gpt2) => "GPT2Tokenizer",
+            _ => "PreTrainedTokenizerFast",
+        }
+    }
+}

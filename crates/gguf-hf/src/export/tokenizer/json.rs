@@ -1,0 +1,227 @@
+//! `tokenizer.json`, the file format of Hugging Face's `tokenizers` library.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Vocab, spm};
+use crate::tokenizer::pre::{Definition, definition};
+use crate::tokenizer::sentencepiece::piece_type;
+
+/// Byte-level BPE.
+///
+/// # Errors
+/// If no definition of the pre-tokenizer is known.
+pub(super) fn bpe(vocab: &Vocab<'_>, merges: &[String], pre: &str) -> Result<Json, String> {
+    let unknown = || format!("no definition is known of the pre-tokenizer {pre:?}");
+    let Definition { pre_tokenizer, is_nfc, ignores_merges } = definition(pre).ok_or_else(unknown)?;
+    let normalizer = if is_nfc { json!({ "type": "NFC" }) } else { Json::Null };
+    let decoder = json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true });
+    let model = json!({
+        "type": "BPE",
+        "dropout": null,
+        "unk_token": null,
+        "continuing_subword_prefix": null,
+        "end_of_word_suffix": null,
+        "fuse_unk": false,
+        "byte_fallback": false,
+        "ignore_merges": ignores_merges,
+        "vocab": ids(vocab),
+        "merges": merges,
+    });
+    Ok(document(vocab, normalizer, pre_tokenizer, decoder, model))
+}
+
+/// WordPiece.
+///
+/// # Errors
+/// If there is no unknown token.
+pub(super) fn word_piece(vocab: &Vocab<'_>) -> Result<Json, String> {
+    let (_, unknown) = vocab.special("unknown").ok_or("the unknown token is missing")?;
+    let lowercase = vocab.flag("normalizer.lowercase").unwrap_or(true);
+    let normalizer = json!({
+        "type": "BertNormalizer",
+        "clean_text": true,
+        "handle_chinese_chars": true,
+        "strip_accents": vocab.flag("normalizer.strip_accents"),
+        "lowercase": lowercase,
+    });
+    let model = json!({
+        "type": "WordPiece",
+        "unk_token": unknown,
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": ids(vocab),
+    });
+    let decoder = json!({ "type": "WordPiece", "prefix": "##", "cleanup": true });
+    Ok(document(vocab, normalizer, json!({ "type": "BertPreTokenizer" }), decoder, model))
+}
+
+/// The vocabulary of WordPiece as text.
+pub(super) fn vocab_txt(vocab: &Vocab<'_>) -> Vec<u8> {
+    let mut text = String::new();
+    for id in 0..vocab.n_own() {
+        text.push_str(&spelling(vocab, id));
+        text.push('\n');
+    }
+    text.into_bytes()
+}
+
+/// Unigram.
+pub(super) fn unigram(vocab: &Vocab<'_>) -> Json {
+    let n = vocab.n_own();
+    let pieces: Vec<Json> =
+        (0..n).map(|id| json!([vocab.tokens.get(id), super::super::config::short(vocab.score(id))])).collect();
+    let unknown = (0..n).find(|id| vocab.kind(*id) == piece_type::UNKNOWN);
+    let map = spm::charsmap(vocab.gguf);
+    let mut steps = Vec::new();
+    if !map.is_empty() {
+        steps.push(json!({ "type": "Precompiled", "precompiled_charsmap": base64(&map) }));
+    }
+    if vocab.flag("remove_extra_whitespaces") != Some(false) {
+        steps.push(json!({ "type": "Strip", "strip_left": false, "strip_right": true }));
+        steps.push(json!({ "type": "Replace", "pattern": { "Regex": " {2,}" }, "content": "\u{2581}" }));
+    }
+    let scheme = if vocab.flag("add_space_prefix") == Some(false) { "never" } else { "always" };
+    let metaspace = json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": true });
+    let normalizer = json!({ "type": "Sequence", "normalizers": steps });
+    let model = json!({ "type": "Unigram", "unk_id": unknown, "vocab": pieces, "byte_fallback": false });
+    document(vocab, normalizer, metaspace.clone(), metaspace, model)
+}
+
+fn document(vocab: &Vocab<'_>, normalizer: Json, pre_tokenizer: Json, decoder: Json, model: Json) -> Json {
+    let is_added = |id: &usize| vocab.is_special(*id) || vocab.kind(*id) == piece_type::USER_DEFINED;
+    let added = |id: usize| {
+        let mut token = json!({ "id": id });
+        let flags = added_token(&spelling(vocab, id), vocab.is_special(id));
+        if let (Some(token), Json::Object(flags)) = (token.as_object_mut(), flags) {
+            token.extend(flags);
+        }
+        token
+    };
+    json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": (0..vocab.n_own()).filter(is_added).map(added).collect::<Vec<Json>>(),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": post_processor(vocab),
+        "decoder": decoder,
+        "model": model,
+    })
+}
+
+/// The tokens and their ids.
+fn ids(vocab: &Vocab<'_>) -> Map<String, Json> {
+    let own = (0..vocab.n_own()).filter(|id| !vocab.is_padding(*id));
+    own.map(|id| (spelling(vocab, id), json!(id))).collect()
+}
+
+/// A token as in the file: WordPiece marks continuations, llama.cpp the starts of words.
+fn spelling(vocab: &Vocab<'_>, id: usize) -> String {
+    let text = vocab.tokens.get(id).map(String::as_str).unwrap_or_default();
+    let is_word_piece = vocab.gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("bert");
+    match (is_word_piece && vocab.kind(id) == piece_type::NORMAL, text.strip_prefix('\u{2581}')) {
+        (false, _) => text.to_owned(),
+        (true, Some(word)) => word.to_owned(),
+        (true, None) => format!("##{text}"),
+    }
+}
+
+/// An added token with its flags.
+pub(super) fn added_token(text: &str, is_special: bool) -> Json {
+    json!({
+        "content": text,
+        "single_word": false,
+        "lstrip": false,
+        "rstrip": false,
+        "normalized": !is_special,
+        "special": is_special,
+    })
+}
+
+/// Whether the post-processor says if the token of a kind is added to texts.
+pub(super) fn is_said(vocab: &Vocab<'_>, kind: &str) -> bool {
+    let adds = vocab.adds(kind);
+    match post_processor(vocab) {
+        Json::Null => false,
+        _ if kind == "sep" => true,
+        document if document["type"] == "ByteLevel" => true,
+        document => adds == Some(true) || document["type"] == "Sequence",
+    }
+}
+
+/// The post-processor, which adds special tokens to texts.
+fn post_processor(vocab: &Vocab<'_>) -> Json {
+    let [bos, eos, sep] = ["bos", "eos", "sep"].map(|kind| vocab.adds(kind));
+    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true });
+    let first = vocab.special("bos").filter(|_| bos == Some(true));
+    let last = vocab.special("eos").filter(|_| eos == Some(true));
+    if let (Some(first), Some(last), Some(true)) = (first, last, sep)
+        && vocab.gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("gpt2")
+    {
+        return json!({
+            "type": "RobertaProcessing",
+            "sep": [last.1, last.0],
+            "cls": [first.1, first.0],
+            "trim_offsets": true,
+            "add_prefix_space": false,
+        });
+    }
+    if first.is_none() && last.is_none() {
+        let is_bytes = bos == Some(false) && eos == Some(false) && sep.is_none();
+        return if is_bytes { bytes } else { Json::Null };
+    }
+    let token = |(_, text): (usize, &str), of: u8| json!({ "SpecialToken": { "id": text, "type_id": of } });
+    let sequence = |id: &str, of: u8| json!({ "Sequence": { "id": id, "type_id": of } });
+    let around = |id: &str, of: u8, has_first: bool| {
+        let first = first.filter(|_| has_first).map(|first| token(first, of));
+        let last = last.map(|last| token(last, of));
+        first.into_iter().chain([sequence(id, of)]).chain(last).collect::<Vec<Json>>()
+    };
+    // Between two texts is what separates them.
+    let is_encoder = vocab.gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("bert");
+    let again = sep.is_some() && !is_encoder && last.is_none();
+    let pair = [around("A", 0, true), around("B", 1, again)].concat();
+    let named = |(id, text): (usize, &str)| (text.to_owned(), json!({ "id": text, "ids": [id], "tokens": [text] }));
+    let special: Map<String, Json> = first.into_iter().chain(last).map(named).collect();
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": around("A", 0, true),
+        "pair": pair,
+        "special_tokens": special,
+    });
+    // Bytes that are processed before say that nothing is added at the other end.
+    match (last, eos) {
+        (None, Some(false)) => json!({ "type": "Sequence", "processors": [bytes, template] }),
+        _ => template,
+    }
+}
+
+/// Base64 in the standard alphabet, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for (i, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            let digit = DIGITS.get((bits >> shift & 63) as usize).copied().unwrap_or(b'=');
+            text.push(if i <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xfb\xff\xbf", "+/+/")]
+        {
+            assert_eq!(base64(bytes), text);
+        }
+    }
+}
