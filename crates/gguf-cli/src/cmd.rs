@@ -47,6 +47,7 @@ pub mod swap;
 pub mod templates;
 pub mod unset;
 pub mod upgrade;
+pub mod verify;
 pub mod writing;
 
 /// Parses a byte offset from the command line: decimal, or hexadecimal with the prefix `0x`.

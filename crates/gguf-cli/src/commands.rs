@@ -79,6 +79,7 @@ commands! {
     Split split
     Merge merge
     Diff diff
+    Verify verify
     Hash hash
     Card card
     Extract extract
@@ -189,7 +190,6 @@ const MEANT: &[(&str, &str)] = &[
     ("view", "show"),
     ("lint", "check"),
     ("validate", "check"),
-    ("verify", "check"),
     ("read", "get"),
     ("quantise", "quantize"),
     ("requantize", "quantize"),

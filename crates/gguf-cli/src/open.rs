@@ -256,12 +256,19 @@ pub fn run_all(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
-    #[cfg(feature = "http")]
-    let options = &options.clone().read_ahead(network::read_ahead());
+    let options = &options.clone().read_ahead(reading().read_ahead);
     match uploads(plans) {
         None => gguf_pipeline::run_all(plans, options, progress),
         Some(locations) => remote::upload_all(plans, locations, options, progress),
     }
+}
+
+/// The options of a run that fetches data of remote files before it is read.
+pub fn reading() -> RunOptions {
+    let options = RunOptions::default();
+    #[cfg(feature = "http")]
+    let options = options.read_ahead(network::read_ahead());
+    options
 }
 
 /// The places of outputs that are objects of a store; `None` for files.

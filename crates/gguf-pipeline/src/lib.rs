@@ -6,10 +6,12 @@
 //!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
 //! * [`Sink`] is where a run writes: files by default; [`MemorySink`] keeps the outputs in memory, and a custom one takes four methods.
 //! * [`Plan::reads`] lists the reads of a run; a [`ReadAhead`] gets those that are left, to fetch the data before it is read.
-//! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources.
+//! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources. A [`Stage`] makes a
+//!   source of drafts, for a plan of their tensors.
 //! * [`Progress`] receives [events](Event), and can cancel the work.
 //! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
 //!   [`workers`] is the worker loop.
+//! * [`verify`] compares the data that a draft makes with that of a file.
 //! * [`range::check_range`] searches the source of a plan; [`moves::Move`], [`plan::Shape`] and [`plan::InputName`] are parts of tensors in a plan.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -42,7 +44,9 @@ mod scan;
 mod shape;
 mod sink;
 mod source;
+mod stage;
 mod totals;
+pub mod verify;
 pub mod workers;
 mod write;
 
@@ -59,3 +63,4 @@ pub use run::{check_outputs, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
 pub use source::{Source, SourceRead, SourceVersion, Stored};
+pub use stage::Stage;

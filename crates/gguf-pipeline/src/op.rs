@@ -10,6 +10,7 @@ mod elementwise;
 mod gather;
 mod input;
 mod inverse;
+mod low_rank;
 mod mean;
 mod narrow;
 mod operation;
@@ -23,6 +24,7 @@ pub use elementwise::{Elementwise, Invertible};
 pub use gather::{Gather, Inverse};
 pub use input::{Input, InputName};
 pub use inverse::{Restored, RestoredPart};
+pub use low_rank::{LowRank, Term};
 pub use narrow::Narrow;
 pub use product::Product;
 pub use resize::Resize;
@@ -47,6 +49,8 @@ pub enum Op {
     Sum(Box<Sum>),
     /// A grid of vectors, interpolated to another size.
     Resize(Box<Resize>),
+    /// A matrix, and products of two factors that are added to it.
+    LowRank(Box<LowRank>),
     /// A batch normalization, folded into a vector.
     BatchNorm(Box<BatchNorm>),
     /// The lower halves of the source's 64-bit integers.
@@ -78,6 +82,7 @@ impl Op {
             Op::Product(op) => op,
             Op::Sum(op) => &mut **op,
             Op::Resize(op) => &mut **op,
+            Op::LowRank(op) => &mut **op,
             Op::BatchNorm(op) => &mut **op,
             Op::Narrow(op) => op,
             Op::Computed(op) => op,
@@ -99,6 +104,7 @@ impl Op {
             Op::Product(op) => op,
             Op::Sum(op) => &**op,
             Op::Resize(op) => &**op,
+            Op::LowRank(op) => &**op,
             Op::BatchNorm(op) => &**op,
             Op::Narrow(op) => op,
             Op::Computed(op) => op,

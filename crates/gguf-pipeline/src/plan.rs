@@ -21,8 +21,8 @@ mod reason;
 
 pub use crate::limits::MAX_PADDING;
 pub use crate::op::{
-    BatchNorm, Elementwise, Gather, Input, InputName, Inverse, Invertible, Narrow, Op, Product, Resize, Restored,
-    RestoredPart, RoundToMean, Sum,
+    BatchNorm, Elementwise, Gather, Input, InputName, Inverse, Invertible, LowRank, Narrow, Op, Product, Resize,
+    Restored, RestoredPart, RoundToMean, Sum, Term,
 };
 pub use crate::shape::Shape;
 pub use reason::{Keep, MixtureRow, Reason};

@@ -67,7 +67,7 @@ pub(crate) struct Reads<'a, F> {
 impl<'a, F: FnMut(usize, &Chunk) -> bool> Reads<'a, F> {
     /// The reads of the chunks for which `is_read` returns true; `draft` is that of the first lane.
     pub(crate) fn new(lanes: Cow<'a, [Lane<'a>]>, draft: &Draft, whole_rows: bool, is_read: F) -> Reads<'a, F> {
-        let asked = Arc::new(Asked { source: Arc::clone(&draft.source), reads: Mutex::default() });
+        let asked = Arc::new(Asked::new(&draft.source));
         let draft = Draft { source: asked.clone(), ..draft.clone() };
         let (totals, buffers) = (Totals::new(&()), ReadBuffers::default());
         Reads {
@@ -126,13 +126,22 @@ impl<F: FnMut(usize, &Chunk) -> bool> Iterator for Reads<'_, F> {
 
 /// A source that lists the reads of another one, and provides zeros.
 #[derive(Debug)]
-struct Asked {
+pub(crate) struct Asked {
     source: Arc<dyn Source>,
     reads: Mutex<VecDeque<SourceRead>>,
 }
 
 impl Asked {
-    fn add(&self, index: usize, range: Range<u64>) {
+    pub(crate) fn new(source: &Arc<dyn Source>) -> Asked {
+        Asked { source: Arc::clone(source), reads: Mutex::default() }
+    }
+
+    /// The reads, in order.
+    pub(crate) fn into_reads(self) -> Vec<SourceRead> {
+        self.reads.into_inner().unwrap_or_else(PoisonError::into_inner).into()
+    }
+
+    pub(crate) fn add(&self, index: usize, range: Range<u64>) {
         let reads = self.source.reads(index, range);
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).extend(reads);
     }

@@ -35,6 +35,7 @@
 //! | convert one in memory or in a custom folder | [`Conversion::from_folder`], [`hf::Folder`] | `hf` |
 //! | read models and checkpoints of web servers and the Hub | `remote::Client` | `http` |
 //! | read and write objects of stores | `remote::StoreFile`, `remote::StoreSink` | `cloud` |
+//! | verify a file against its checkpoint | [`verify::verify`] | `hf`, `quantize` |
 //! | migrate a legacy file | [`legacy::plan`](fn@legacy::plan) | `legacy` |
 //!
 //! Each call is a few lines over the crates of the toolkit, which are available as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
@@ -56,6 +57,8 @@ mod check;
 mod conversion;
 mod error;
 mod files;
+#[cfg(all(feature = "hf", feature = "quantize"))]
+pub mod verify;
 #[cfg(feature = "edit")]
 mod warning;
 

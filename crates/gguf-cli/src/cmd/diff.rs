@@ -20,6 +20,8 @@ use crate::watch::Watch;
 mod json;
 mod lines;
 
+pub use json::JsonKey;
+
 /// Maximum width of a value if standard output is not a terminal.
 const PLAIN_LIMIT: usize = 60;
 
@@ -122,7 +124,7 @@ impl Args {
 
     fn print(&self, ui: &mut Ui, diff: &Diff) -> io::Result<()> {
         if !diff.keys.is_empty() {
-            self.print_keys(ui, diff)?;
+            print_keys(ui, self.full, ["A", "B"], diff.keys.iter().map(|key| diff.values(key)))?;
             writeln!(ui.out)?;
         }
         let listed: Vec<&TensorDiff> = diff.tensors.iter().filter(|t| self.all || !t.is_same()).collect();
@@ -137,44 +139,50 @@ impl Args {
         }
         Ok(())
     }
+}
 
-    /// Prints keys with both values, then the differences of multi-line texts and of arrays.
-    fn print_keys(&self, ui: &mut Ui, diff: &Diff) -> io::Result<()> {
-        let limit = match (self.full, ui.width) {
-            (true, _) => None,
-            (false, Some(width)) => Some(width.saturating_sub(8).max(20)),
-            (false, None) => Some(PLAIN_LIMIT),
+/// Prints keys with the values of both sides, which `titles` name, then the differences of multi-line texts and of arrays. Values are
+/// truncated unless `full`.
+pub fn print_keys<'a>(
+    ui: &mut Ui,
+    full: bool,
+    titles: [&'static str; 2],
+    keys: impl Iterator<Item = (Str<'a>, [Option<ValueRef<'a>>; 2])> + Clone,
+) -> io::Result<()> {
+    let limit = match (full, ui.width) {
+        (true, _) => None,
+        (false, Some(width)) => Some(width.saturating_sub(8).max(20)),
+        (false, None) => Some(PLAIN_LIMIT),
+    };
+    let shown = |value: Option<ValueRef<'_>>| value.map(|v| text::value(v, limit)).unwrap_or_default();
+    let ty = |value: Option<ValueRef<'_>>| value.map(text::type_name);
+    let [first, second] = titles;
+    let mut table = Table::new([
+        Column::whole(""),
+        Column::name("KEY").styled(Style::Cyan),
+        Column::left("TYPE"),
+        Column::text(first),
+        Column::text(second),
+    ]);
+    for (name, [a, b]) in keys.clone() {
+        let types = match (ty(a), ty(b)) {
+            (Some(a), Some(b)) if a != b => format!("{a}, {b}"),
+            (a, b) => a.or(b).unwrap_or_default(),
         };
-        let shown = |value: Option<ValueRef<'_>>| value.map(|v| text::value(v, limit)).unwrap_or_default();
-        let ty = |value: Option<ValueRef<'_>>| value.map(text::type_name);
-        let mut table = Table::new([
-            Column::whole(""),
-            Column::name("KEY").styled(Style::Cyan),
-            Column::left("TYPE"),
-            Column::text("A"),
-            Column::text("B"),
-        ]);
-        for key in &diff.keys {
-            let (name, [a, b]) = diff.values(key);
-            let types = match (ty(a), ty(b)) {
-                (Some(a), Some(b)) if a != b => format!("{a}, {b}"),
-                (a, b) => a.or(b).unwrap_or_default(),
-            };
-            let sign = match (&key.a, &key.b) {
-                (Some(_), None) => "-",
-                (None, _) => "+",
-                _ => "~",
-            };
-            table.row([sign.to_owned(), name.to_string(), types, shown(a), shown(b)]);
-        }
-        table.print(ui, 0)?;
-        for key in &diff.keys {
-            if let (name, [Some(a), Some(b)]) = diff.values(key) {
-                print_details(ui, name, a, b)?;
-            }
-        }
-        Ok(())
+        let sign = match (a, b) {
+            (Some(_), None) => "-",
+            (None, _) => "+",
+            _ => "~",
+        };
+        table.row([sign.to_owned(), name.to_string(), types, shown(a), shown(b)]);
     }
+    table.print(ui, 0)?;
+    for (name, values) in keys {
+        if let [Some(a), Some(b)] = values {
+            print_details(ui, name, a, b)?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints the differences of multi-line texts and of arrays.

@@ -810,7 +810,7 @@ fn what_is_no_command_gets_a_tip() {
     let dir = folder();
     let file = small(dir.path(), "small.gguf");
     gguf(["info", text(&file)]).exits(2).says(&["tip: the command is gguf show\n"]);
-    gguf(["verify", text(&file)]).exits(2).says(&["tip: the command is gguf check\n"]);
+    gguf(["validate", text(&file)]).exits(2).says(&["tip: the command is gguf check\n"]);
     gguf([text(&file)]).exits(2).says(&["tip: to see what a file is: gguf show ", "small.gguf\n"]);
     gguf([text(dir.path())]).exits(2).says(&["tip: to convert a checkpoint folder: gguf convert "]);
     assert!(!gguf(["blah"]).exits(2).err.contains("tip: "));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use gguf_format::{ByteOrder, GgmlType, Gguf, Head};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{
-    BatchNorm, Elementwise, Gather, Input, Narrow, Op, Product, Reason, Resize, RoundToMean, Rounding, Sum,
+    BatchNorm, Elementwise, Gather, Input, LowRank, Narrow, Op, Product, Reason, Resize, RoundToMean, Rounding, Sum,
+    Term,
 };
-use gguf_pipeline::{Draft, Error, MemorySink, Source, TensorPlan};
+use gguf_pipeline::{Draft, Error, MemorySink, Source, Stage, TensorPlan};
 use gguf_quants::float::{decode_f16, encode_f16};
 
 use crate::common::{floats, threads};

@@ -3,8 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use gguf_edit::diff::{DataDiff, Diff, KeyDiff, TensorDiff};
-use serde::Serialize;
+use gguf_edit::diff::{DataDiff, Diff, TensorDiff};
+use gguf_format::{Str, ValueRef};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::super::planned::JsonError;
 use super::shown;
@@ -24,11 +26,19 @@ struct JsonDiff<'a, K, T> {
     total: Option<JsonError>,
 }
 
-#[derive(Serialize)]
-struct JsonKey<'a> {
+/// A key and its values on both sides, with the names of the sides as members.
+pub struct JsonKey<'a> {
     key: Text<'a>,
-    a: Option<JsonValue<'a>>,
-    b: Option<JsonValue<'a>>,
+    sides: [(&'static str, Option<JsonValue<'a>>); 2],
+}
+
+impl Serialize for JsonKey<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("key", &self.key)?;
+        self.sides.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
 }
 
 #[derive(Serialize)]
@@ -65,7 +75,7 @@ pub fn print(ui: &mut Ui, a: &Path, b: &Path, diff: &Diff) -> io::Result<()> {
         b: json::path(b),
         same: diff.is_same(),
         n_same_keys: diff.n_same_keys,
-        keys: List(|| diff.keys.iter().map(|key| JsonKey::of(diff, key))),
+        keys: List(|| diff.keys.iter().map(|key| JsonKey::of(diff.values(key), ["a", "b"]))),
         tensors: List(|| diff.tensors.iter().map(|tensor| JsonTensor::of(diff, tensor))),
         total,
     };
@@ -73,10 +83,12 @@ pub fn print(ui: &mut Ui, a: &Path, b: &Path, diff: &Diff) -> io::Result<()> {
 }
 
 impl<'a> JsonKey<'a> {
-    fn of(diff: &'a Diff, key: &KeyDiff) -> JsonKey<'a> {
-        let (key, values) = diff.values(key);
-        let [a, b] = values.map(|value| Some(JsonValue { r#type: text::type_name(value?), value: shown(value?) }));
-        JsonKey { key: Text(key), a, b }
+    /// A key with both values, and the names of the sides.
+    pub fn of((key, [a, b]): (Str<'a>, [Option<ValueRef<'a>>; 2]), [first, second]: [&'static str; 2]) -> JsonKey<'a> {
+        let value = |value: Option<ValueRef<'a>>| {
+            value.map(|value| JsonValue { r#type: text::type_name(value), value: shown(value) })
+        };
+        JsonKey { key: Text(key), sides: [(first, value(a)), (second, value(b))] }
     }
 }
 

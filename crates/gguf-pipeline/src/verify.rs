@@ -1,0 +1,304 @@
+//! Verification: whether a file has the data that a draft makes.
+//!
+//! [`compare`] encodes the planned values in the types of the file and compares bytes. [`explain`] decodes the file instead, and compares
+//! values within [the bound of the type](bound). Both are runs of the pipeline with a sink that writes nothing: they use the same chunks, all
+//! cores, and memory for a few chunks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use gguf_format::{GgmlType, Head};
+use gguf_quants::codec::codec;
+
+use crate::buffers::{no_codec, packed_bytes, resize, resize_values};
+use crate::cast::decoder;
+use crate::error::Error;
+use crate::gguf::GgufSource;
+use crate::options::RunOptions;
+use crate::plan::{Draft, TensorPlan};
+use crate::progress::Progress;
+use crate::sink::{Kept, NewOutput, Piece, Sink};
+use crate::source::Source;
+
+pub mod bound;
+
+use bound::Bound;
+
+/// A planned tensor and the tensor of the file that should have its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// The index in the draft.
+    pub planned: usize,
+    /// The index in the file.
+    pub stored: usize,
+}
+
+/// The blocks of a tensor that were compared. A value of a plain type is a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Compared {
+    /// Number of blocks that were compared.
+    pub n_blocks: u64,
+    /// Number of these that differ.
+    pub n_different: u64,
+    /// The offset of the first difference, in bytes from the start of the tensor's data.
+    pub first: Option<u64>,
+    /// Whether all blocks were compared. A comparison ends once most blocks differ.
+    pub is_whole: bool,
+}
+
+impl Compared {
+    /// Whether all bytes are equal.
+    pub fn is_equal(&self) -> bool {
+        self.is_whole && self.n_different == 0
+    }
+
+    /// Whether most blocks are equal and some differ.
+    pub fn is_altered(&self) -> bool {
+        self.is_whole && self.n_different > 0 && !self.differs()
+    }
+
+    /// Whether most of the blocks so far differ.
+    fn differs(&self) -> bool {
+        self.n_different > self.n_blocks / 2
+    }
+
+    fn add(&mut self, more: Compared) {
+        self.n_blocks = self.n_blocks.saturating_add(more.n_blocks);
+        self.n_different = self.n_different.saturating_add(more.n_different);
+        self.first = [self.first, more.first].into_iter().flatten().min();
+    }
+}
+
+/// The blocks of a tensor whose values were compared with the planned ones.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Explained {
+    /// Number of blocks.
+    pub n_blocks: u64,
+    /// Number of these that the bound of the type does not explain.
+    pub n_outside: u64,
+    /// The offset of the first of them, in bytes from the start of the tensor's data.
+    pub first: Option<u64>,
+    /// The largest quotient of an error and its bound.
+    pub largest: f32,
+}
+
+impl Explained {
+    fn add(&mut self, more: Explained) {
+        self.n_blocks = self.n_blocks.saturating_add(more.n_blocks);
+        self.n_outside = self.n_outside.saturating_add(more.n_outside);
+        self.first = [self.first, more.first].into_iter().flatten().min();
+        self.largest = self.largest.max(more.largest);
+    }
+}
+
+/// Compares the bytes of tensors of a file with those that a draft makes in the types of the file. The shapes of a pair must be equal.
+///
+/// # Errors
+/// As for a run, and errors of the file.
+pub fn compare(
+    draft: &Draft,
+    pairs: &[Pair],
+    file: &GgufSource,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Compared>, Error> {
+    let ty = |pair: &Pair| file.tensor(pair.stored).map(|tensor| tensor.ty());
+    let work = |work: &Work<'_>, piece: &Piece<'_>, bytes: &[u8], buffers: &mut Buffers| {
+        let at = work.read(piece, buffers)?;
+        if buffers.raw == bytes {
+            return Ok(Compared { n_blocks: blocks(piece.tensor.ty, bytes).0, ..Compared::default() });
+        }
+        let (n_blocks, block) = blocks(piece.tensor.ty, bytes);
+        let pairs = || bytes.chunks(block).zip(buffers.raw.chunks(block));
+        let n_different = pairs().filter(|(a, b)| a != b).count() as u64;
+        let first =
+            bytes.iter().zip(&buffers.raw).position(|(a, b)| a != b).map(|first| at.saturating_add(first as u64));
+        Ok(Compared { n_blocks, n_different, first, is_whole: false })
+    };
+    run(draft, pairs, ty, file, Comparison { work, add: Compared::add, ends: Compared::differs }, options, progress)
+        .map(|found| {
+            let whole = |(compared, is_whole): (Compared, bool)| Compared { is_whole, ..compared };
+            found.into_iter().map(whole).collect()
+        })
+}
+
+/// Compares the values of tensors of a file, of quantized types, with those that a draft makes, within the [bounds](bound) of the types. The
+/// shapes of a pair must be equal.
+///
+/// # Errors
+/// As for a run, and errors of the file.
+pub fn explain(
+    draft: &Draft,
+    pairs: &[Pair],
+    file: &GgufSource,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Explained>, Error> {
+    let work = |work: &Work<'_>, piece: &Piece<'_>, bytes: &[u8], buffers: &mut Buffers| {
+        let at = work.read(piece, buffers)?;
+        let name = &piece.tensor.name;
+        let ty = work.ty(piece.index).ok_or_else(|| no_codec(name))?;
+        let (decoded, bound) = codec(ty).zip(Bound::of(ty)).ok_or_else(|| no_codec(name))?;
+        let Buffers { raw, values, planned } = buffers;
+        resize_values(values, piece.n_elements, name)?;
+        resize_values(planned, piece.n_elements, name)?;
+        decoder(GgmlType::F32).ok_or_else(|| no_codec(name))?(bytes, planned);
+        let wrong = |source| Error::Codec { tensor: piece.tensor.shown(), row: 0, source };
+        decoded.decode(raw, values).map_err(wrong)?;
+        let (n_blocks, block) = blocks(ty, raw);
+        let len = ty.info().map_or(1, |info| info.block_len as usize);
+        let mut found = Explained { n_blocks, ..Explained::default() };
+        let rows = planned.chunks(len).zip(values.chunks(len)).zip(raw.chunks(block));
+        for (number, ((planned, values), packed)) in rows.enumerate() {
+            let error = bound.error(planned, values, packed).map_err(wrong)?;
+            found.largest = found.largest.max(error);
+            if error > 1.0 {
+                found.n_outside += 1;
+                found.first.get_or_insert(at.saturating_add((number * block) as u64));
+            }
+        }
+        Ok(found)
+    };
+    let single = |_: &Pair| Some(GgmlType::F32);
+    let never = |_: &Explained| false;
+    let found =
+        run(draft, pairs, single, file, Comparison { work, add: Explained::add, ends: never }, options, progress);
+    Ok(found?.into_iter().map(|(explained, _)| explained).collect())
+}
+
+/// Number of blocks of some bytes, and bytes of a block.
+fn blocks(ty: GgmlType, bytes: &[u8]) -> (u64, usize) {
+    let block = ty.info().map_or(1, |info| info.block_bytes as usize).max(1);
+    ((bytes.len() / block) as u64, block)
+}
+
+/// How pieces are compared: the result of one, the sum of results, and whether a result ends the comparison of its tensor.
+struct Comparison<W, A, E> {
+    work: W,
+    add: A,
+    ends: E,
+}
+
+/// Runs a comparison of each pair, with the planned values in the type `ty`; returns its result, and whether it was not ended before.
+fn run<T, W, A, E>(
+    draft: &Draft,
+    pairs: &[Pair],
+    ty: impl Fn(&Pair) -> Option<GgmlType>,
+    file: &GgufSource,
+    how: Comparison<W, A, E>,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<(T, bool)>, Error>
+where
+    T: Default + Copy + Send,
+    W: Fn(&Work<'_>, &Piece<'_>, &[u8], &mut Buffers) -> Result<T, Error> + Sync,
+    A: Fn(&mut T, T) + Sync,
+    E: Fn(&T) -> bool + Sync,
+{
+    let planned = |pair: &Pair| {
+        let mut tensor = draft.tensors.get(pair.planned)?.clone();
+        (tensor.ty, tensor.file) = (ty(pair)?, 0);
+        Some(tensor)
+    };
+    let tensors: Vec<TensorPlan> = pairs.iter().filter_map(planned).collect();
+    if tensors.len() != pairs.len() || tensors.is_empty() {
+        return Ok(pairs.iter().map(|_| (T::default(), false)).collect());
+    }
+    let one = Draft { head: Head::default(), tensors, is_split: false, is_vocab_only: false, ..draft.clone() };
+    let found = pairs.iter().map(|_| Mutex::new((T::default(), true))).collect();
+    let n_ended = AtomicU64::new(0);
+    let mut sink = Comparing { work: Work { pairs, file }, how, found, n_ended, buffers: Mutex::default() };
+    one.lay_out()?.run_to(&mut sink, options, progress)?;
+    file.check_unchanged()?;
+    Ok(sink.found.into_iter().map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+}
+
+/// A sink that compares pieces with those of a file.
+struct Comparing<'a, T, W, A, E> {
+    work: Work<'a>,
+    how: Comparison<W, A, E>,
+    /// The result of each pair, and whether its comparison has not ended early.
+    found: Vec<Mutex<(T, bool)>>,
+    /// Number of comparisons that have ended early.
+    n_ended: AtomicU64,
+    /// Buffers that no thread uses at the moment.
+    buffers: Mutex<Vec<Buffers>>,
+}
+
+/// The data to compare with.
+struct Work<'a> {
+    pairs: &'a [Pair],
+    file: &'a GgufSource,
+}
+
+#[derive(Default)]
+struct Buffers {
+    /// The bytes of the file.
+    raw: Vec<u8>,
+    /// Their values.
+    values: Vec<f32>,
+    planned: Vec<f32>,
+}
+
+impl Work<'_> {
+    fn ty(&self, index: usize) -> Option<GgmlType> {
+        Some(self.file.tensor(self.pairs.get(index)?.stored)?.ty())
+    }
+
+    /// Reads the bytes of a piece; returns their offset in the tensor.
+    fn read(&self, piece: &Piece<'_>, buffers: &mut Buffers) -> Result<u64, Error> {
+        let name = &piece.tensor.name;
+        let (pair, ty) = self.pairs.get(piece.index).zip(self.ty(piece.index)).ok_or_else(|| no_codec(name))?;
+        let at = packed_bytes(ty, piece.first, name)?;
+        resize(&mut buffers.raw, packed_bytes(ty, piece.n_elements, name)?, name)?;
+        self.file.read_vec(pair.stored, at, &mut buffers.raw)?;
+        Ok(at)
+    }
+}
+
+impl<T, W, A, E> Sink for Comparing<'_, T, W, A, E>
+where
+    T: Default + Copy + Send,
+    W: Fn(&Work<'_>, &Piece<'_>, &[u8], &mut Buffers) -> Result<T, Error> + Sync,
+    A: Fn(&mut T, T) + Sync,
+    E: Fn(&T) -> bool + Sync,
+{
+    fn create(&mut self, _: &[NewOutput<'_>], _: &dyn Progress) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn write_at(&self, _: usize, _: u64, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &dyn Progress) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abort(&mut self, why: Error) -> Error {
+        why
+    }
+
+    /// Pieces of a tensor whose comparison has ended are not made.
+    fn kept(&self, piece: &Piece<'_>, _: &mut Vec<u8>) -> Result<Kept, Error> {
+        let is_ended = self.n_ended.load(Ordering::Relaxed) > 0
+            && self.found.get(piece.index).is_some_and(|found| !found.lock().unwrap_or_else(PoisonError::into_inner).1);
+        Ok(if is_ended { Kept::Intact { overflows: 0 } } else { Kept::Nothing })
+    }
+
+    fn written(&self, piece: &Piece<'_>, bytes: &[u8], _: u64) -> Result<(), Error> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let part = (self.how.work)(&self.work, piece, bytes, &mut buffers)?;
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
+        let Some(found) = self.found.get(piece.index) else { return Ok(()) };
+        let (sum, is_whole) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.how.add)(sum, part);
+        if *is_whole && (self.how.ends)(sum) {
+            *is_whole = false;
+            self.n_ended.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
