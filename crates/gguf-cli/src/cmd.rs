@@ -26,6 +26,7 @@ pub mod get;
 pub mod graft;
 pub mod hash;
 pub mod imatrix;
+pub mod lora;
 pub mod man;
 pub mod merge;
 pub mod migrate;

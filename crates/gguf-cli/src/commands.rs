@@ -75,6 +75,7 @@ commands! {
     Migrate migrate
     Quantize quantize
     Imatrix imatrix
+    Lora lora
     Recipe recipe
     Split split
     Merge merge

@@ -44,6 +44,7 @@ const COMMANDS: &[Reads] = &[
     data("split", &["input"]),
     data("diff", &["a", "b"]),
     data("verify", &["file"]),
+    data("lora.merge", &["base"]),
     data("hash", &["model"]),
     data("extract", &["model"]),
     data("reorder", &["input"]),
@@ -59,6 +60,7 @@ const URLS: &[(&str, &[&str])] = &[
     ("name", &["files"]),
     ("card", &["models"]),
     ("convert", &["dir", "base", "target", "imatrix"]),
+    ("lora.merge", &["adapters", "base_config", "imatrix"]),
     ("verify", &["against", "base", "target", "imatrix"]),
     ("quantize", &["imatrix"]),
     ("recipe.apply", &["imatrix"]),
@@ -74,6 +76,7 @@ const URLS: &[(&str, &[&str])] = &[
 /// Outputs that may be objects of a store.
 const UPLOADS: &[(&str, &[&str])] = &[
     ("convert", &["output"]),
+    ("lora.merge", &["output"]),
     ("migrate", &["output"]),
     ("quantize", &["out"]),
     ("recipe.apply", &["out"]),

@@ -4,6 +4,7 @@
 //!
 //! * [`plan`] and [`plan_folder`] plan a conversion, [`Options`] has its options.
 //! * [`checkpoint::Checkpoint`] is the folder, [`config::Config`] its configuration; [`arch::of_checkpoint`] finds its architecture.
+//! * [`lora::merge`] merges adapters into their base model.
 //! * [`safetensors::parse_header`] and [`metadata::front_matter_fields`] read single files.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout))]
@@ -36,6 +37,7 @@ mod image;
 mod json;
 mod key_values;
 mod location;
+pub mod lora;
 pub mod metadata;
 mod model_plan;
 mod number;

@@ -164,8 +164,11 @@ impl Args {
     fn sums(&self, verification: &Verification, is_same: bool) -> Vec<String> {
         let described = verification.keys.iter().filter(|key| verification.is_description(key)).count();
         let different = verification.keys.len() - described;
-        let keys =
-            [(verification.n_same_keys, "the same"), (different, "different"), (described, "descriptions that differ")];
+        let keys = [
+            (verification.n_same_keys, "the same"),
+            (different, "different"),
+            (described, if described == 1 { "description that differs" } else { "descriptions that differ" }),
+        ];
         let list = |parts: &[(usize, &str)]| {
             let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n as u64)));
             parts.collect::<Vec<_>>().join(", ")
