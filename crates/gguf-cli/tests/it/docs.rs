@@ -217,10 +217,9 @@ fn shown_commands(block: &Block) -> Vec<String> {
 fn code_blocks_are_checked() {
     let doctests = fs::read_to_string(root().join("crates/ggufkit/src/lib.rs")).unwrap();
     let python = fs::read_to_string(root().join("crates/gguf-python/tests/pages.py")).unwrap();
-    let tables: String = fs::read_dir(root().join("crates/gguf-model/src/arch"))
-        .unwrap()
-        .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
-        .collect();
+    let arch = root().join("crates/gguf-model/src/arch");
+    let files = fs::read_dir(&arch).unwrap().map(|entry| entry.unwrap().path()).chain([arch.with_extension("rs")]);
+    let tables: String = files.filter_map(|path| fs::read_to_string(path).ok()).collect();
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: std::collections::HashSet<String> = tables.lines().map(words).collect();
     let mut n = 0;

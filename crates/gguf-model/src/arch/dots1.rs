@@ -1,7 +1,6 @@
-//! dots.llm1: query and key norms, routed and shared experts, dense blocks first.
+//! dots.llm1: query and key norms of each head, experts behind the first blocks, shared experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/dots1.cpp` of llama.cpp, `Dots1Model` in `conversion/dots1.py` on top of
-//! `Qwen2MoeModel` in `conversion/qwen.py`.
+//! Rules: `load_arch_tensors` in `src/models/dots1.cpp` of llama.cpp, `Dots1Model` in `conversion/dots1.py`.
 
 use super::prelude::*;
 
@@ -14,37 +13,29 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::EXPERT_WEIGHTS_SCALE,
         keys::LEADING_DENSE_BLOCK_COUNT,
     ],
-    outside: &[OUTSIDE],
-    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTING, EXPERTS, SHARED_EXPERTS],
-    checkpoints: &[Checkpoint { classes: &["Dots1ForCausalLM"], keys: &[PRESETS, GENERIC, KEYS], ..Checkpoint::TEXT }],
+    outside: &[UNTIED_EMBEDDINGS],
+    block: &[NORMS, QKV_OF_QUERIES, OUTPUT, QK_NORMS, GATED_FFN, SELECTION_BIAS, EXPERTS, SHARED_EXPERTS],
+    checkpoints: &[Checkpoint {
+        classes: &["Dots1ForCausalLM"],
+        keys: &[EXPERT_NUMBER, GENERIC, EXPERT_WIDTHS, KEYS],
+        ..Checkpoint::TEXT
+    }],
 };
 
-const OUTSIDE: &[Row] = rows! {
-    "token_embd.weight"  [Embd Vocab] Required Always <- "embed_tokens";
-    "output_norm.weight" [Embd]       Required Always <- "norm";
-    "output.weight"      [Embd Vocab] Required Always <- "lm_head";
+/// Keys and values of all heads are as wide as the queries.
+const QKV_OF_QUERIES: &[Row] = rows! {
+    "attn_qkv.weight" [Embd ThriceQ] Optional Always + Optional;
+    "attn_q.weight"   [Embd Q] UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"   [Embd Q] UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"   [Embd Q] UnlessFused Always + Optional <- "self_attn.v_proj";
 };
 
-/// As many heads of keys and values as of queries, all as long as keys.
-const ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"    [Embd ThriceQ] Optional    Always + Optional;
-    "attn_q.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"      [Embd Q]       UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight" [Q Embd]       Required    Always <- "self_attn.o_proj";
-};
-
-const ROUTING: &[Row] = rows! {
-    "exp_probs_b.bias"   [Experts]    Optional Experts <- "mlp.gate.e_score_correction.bias";
-};
-
-const PRESETS: &[Key] = keys! {
-    let num_experts = "n_routed_experts";
+/// `Dots1Model.__init__`.
+const EXPERT_NUMBER: &[Key] = keys! {
+    let num_experts = "required(n_routed_experts)";
 };
 
 const KEYS: &[Key] = keys! {
-    "expert_feed_forward_length" U32? = "moe_intermediate_size";
-    "expert_shared_feed_forward_length" U32? = "shared_expert_intermediate_size";
     "leading_dense_block_count" U32 = "first_k_dense_replace";
     "expert_shared_count" U32 = "n_shared_experts";
     "expert_weights_scale" F32 = "routed_scaling_factor";
