@@ -20,6 +20,7 @@ mod failure;
 mod findings;
 mod hints;
 mod inputs;
+mod jinja;
 mod json;
 mod library_errors;
 mod ollama;

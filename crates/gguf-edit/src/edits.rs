@@ -173,7 +173,7 @@ pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> 
 fn stored_key(head: &Head, key: &str) -> Option<Vec<u8>> {
     let keys = || head.kvs.iter().map(|kv| &kv.key);
     let exact = keys().find(|stored| stored.as_slice() == key.as_bytes());
-    let printed = || keys().find(|stored| key.contains('\\') && Str(stored).to_string() == key);
+    let printed = || keys().filter(|_| key.contains('\\')).find(|stored| format!("{}", Str(stored)) == key);
     exact.or_else(printed).cloned()
 }
 

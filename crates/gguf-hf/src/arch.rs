@@ -263,13 +263,13 @@ fn nearest(class: &str, classes: &BTreeSet<&'static str>) -> Vec<&'static str> {
         lower.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
     };
     let of_class = pairs(class.split("For").next().unwrap_or(class));
-    let likeness = |name: &str| {
+    let similarity = |name: &str| {
         let other = pairs(name.split("For").next().unwrap_or(name));
         let both = of_class.intersection(&other).count() as f64;
         2.0 * both / (of_class.len() + other.len()).max(1) as f64
     };
     let mut sorted: Vec<&str> = classes.iter().copied().collect();
-    sorted.compact_sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    sorted.compact_sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
     sorted.truncate(SHOWN);
     sorted
 }

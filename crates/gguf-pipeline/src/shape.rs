@@ -22,6 +22,14 @@ impl Default for Shape {
     }
 }
 
+impl Shape {
+    /// The dimensions without trailing ones, which do not change the data; at least the first.
+    pub fn without_ones(&self) -> &[u64] {
+        let n = self.iter().rposition(|&dim| dim != 1).map_or(1, |last| last + 1);
+        self.get(..n).unwrap_or(self)
+    }
+}
+
 impl Deref for Shape {
     type Target = [u64];
 

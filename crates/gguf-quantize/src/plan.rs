@@ -11,7 +11,7 @@ use gguf_format::keys::{
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::sort::CompactSort as _;
-use gguf_format::{GgmlType, Str, Value, ValueRef};
+use gguf_format::{GgmlType, Head, Str, Value, ValueRef};
 use gguf_pipeline::plan::{Draft, Entry, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
 
@@ -182,7 +182,7 @@ impl Undecided<'_> {
             });
             let pruned =
                 self.pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
-            warnings.extend(doubts(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
+            warnings.extend(findings(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
         }
         let mut replaced = BTreeMap::new();
         for (t, decision) in both() {
@@ -286,6 +286,11 @@ pub fn plan(
     let Chosen { decisions, file_type, is_best } = types.choose(&undecided)?;
     let mut warnings = undecided.judge(&decisions)?;
     for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
+        // As in llama.cpp (`gguf_add_tensor` uses `ggml_n_dims`), except for copies and image models, whose shapes are kept.
+        if !is_copy && !is_image(&draft.head) && tensor.shape.without_ones().len() < tensor.shape.len() {
+            let shape = tensor.shape.without_ones().to_vec();
+            tensor.origin_mut().shape = shape.into();
+        }
         set_type(tensor, decision.ty);
         tensor.reason = decision.why;
         tensor.needs_importance = decision.needs_imatrix;
@@ -446,11 +451,9 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
     let kept = &mut draft.tensors;
     let pruned: Vec<TensorPlan> = kept.extract_if(.., |t| blocks.removes(&t.name)).collect();
     draft.is_split = options.keep_split;
-    let is_image = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
-    let is_image = is_image.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture);
     match options.keep_split {
         true => kept.compact_sort_by_key(|tensor| tensor.place),
-        false if is_image => {}
+        false if is_image(&draft.head) => {}
         false => kept.compact_sort_by(|a, b| mix::processing_order(&a.name, &b.name)),
     }
     let mut old_names = Vec::new();
@@ -462,6 +465,12 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
         }
     }
     Ok((old_names, pruned))
+}
+
+/// Whether the head is that of an image or video model.
+fn is_image(head: &Head) -> bool {
+    let name = head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
+    name.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture)
 }
 
 /// Sets the type of a tensor; the type so far becomes that of an unquantized conversion. If it is so already, as in a copy, the origin stays
@@ -477,8 +486,8 @@ fn set_type(tensor: &mut TensorPlan, ty: GgmlType) {
 ///
 /// # Errors
 /// If it cannot be used.
-fn doubts(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
-    let mut doubts = Vec::new();
+fn findings(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
+    let mut findings = Vec::new();
     let report = imatrix::check(matrix, uses);
     for finding in report.findings() {
         match finding.severity {
@@ -490,11 +499,11 @@ fn doubts(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Wa
                     n_more: report.count(Severity::Error).saturating_sub(1),
                 });
             }
-            Severity::Warning => doubts.push(Warning::Imatrix(finding.into_owned())),
+            Severity::Warning => findings.push(Warning::Imatrix(finding.into_owned())),
             _ => {}
         }
     }
-    Ok(doubts)
+    Ok(findings)
 }
 
 /// Whether a type cannot be encoded without weights of importance.

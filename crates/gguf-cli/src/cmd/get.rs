@@ -17,6 +17,8 @@ use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
+mod chat;
+
 /// Maximum number of keys searched for a similar name.
 const LOOKED_AT: usize = 10_000;
 
@@ -34,14 +36,24 @@ Examples:
   gguf get model.gguf general.architecture
   gguf get model.gguf tokenizer.chat_template > template.jinja
   gguf get model.gguf tokenizer.ggml.tokens --index 42
-  gguf get model.gguf 'llama.*' --json")]
+  gguf get model.gguf 'llama.*' --json
+  gguf get model.gguf --render-chat messages.json")]
 pub struct Args {
     /// GGUF file
     file: PathBuf,
 
     /// Keys to print; * matches any characters and ? one character
-    #[arg(required = true, value_name = "KEY")]
+    #[arg(required_unless_present = "render_chat", value_name = "KEY")]
     keys: Vec<String>,
+
+    /// Print the prompt that the chat template makes of a conversation: a JSON list of messages, or an object with
+    /// messages, tools and other variables of the template; - for standard input. KEY names another template
+    #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["json", "only_type", "index"])]
+    render_chat: Option<PathBuf>,
+
+    /// With --render-chat, end the prompt with the start of the model's answer
+    #[arg(long, requires = "render_chat")]
+    add_generation_prompt: bool,
 
     /// Print JSON with an object of keys and values; 64-bit integers are exact
     #[arg(long)]
@@ -69,6 +81,14 @@ impl Args {
             open::file(&self.file, self.at)?
         };
         let gguf = file.gguf();
+        if let Some(messages) = &self.render_chat {
+            let key = match self.keys.as_slice() {
+                [] => None,
+                [key] => Some(key.as_str()),
+                _ => return Err(Failure::CouldNotRun("--render-chat takes one template".to_owned())),
+            };
+            return chat::print(ui, &self.file, gguf, key, messages, self.add_generation_prompt);
+        }
         let mut verdict = Verdict::Good;
         let mut found: Vec<(Str<'_>, ValueRef<'_>)> = Vec::new();
         let mut failures = Vec::new();

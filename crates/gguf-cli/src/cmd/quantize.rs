@@ -73,7 +73,7 @@ pub struct Args {
 
     /// File type, by name such as Q4_K_M or by llama.cpp number; or a recipe, NAME=FILE or NAME.recipe. Several types are
     /// written from one read of the input
-    #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "the types of the input")] })]
+    #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "keep the type of every tensor")] })]
     types: Vec<OsString>,
 
     /// List the file types with the bits per weight and the file size of this model, without writing anything

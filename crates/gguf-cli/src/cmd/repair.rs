@@ -262,7 +262,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     let (n, whole) = counts(diagnosis);
     let length = match diagnosis.whole_bytes() {
         Some(bytes) if bytes > diagnosis.file_bytes() => format!(
-            "{} of {} bytes; {} are missing",
+            "{} of {} bytes; {} missing",
             grouped(diagnosis.file_bytes()),
             grouped(bytes),
             size(bytes - diagnosis.file_bytes())

@@ -10,6 +10,7 @@ use gguf_pipeline::Plan;
 
 use super::quantize::read_text_of;
 use crate::failure::Failure;
+use crate::jinja;
 
 /// Maximum size of a chat template.
 const MAX_TEMPLATE: u64 = 16 << 20;
@@ -50,7 +51,7 @@ impl ChatTemplates {
     /// Reads the templates, so that problems are reported before other work.
     ///
     /// # Errors
-    /// If a file cannot be read or is not text.
+    /// If a file cannot be read, is not text, or is not a valid template.
     pub fn read(&self) -> Result<(), Failure> {
         self.texts().map(drop)
     }
@@ -62,7 +63,10 @@ impl ChatTemplates {
         let mut texts = Vec::new();
         for argument in &self.chat_template_file {
             let (name, file) = named(argument);
-            texts.push((name.map(str::to_owned), read_text_of(file, MAX_TEMPLATE, "a chat template")?));
+            let text = read_text_of(file, MAX_TEMPLATE, "a chat template")?;
+            jinja::check(&text)
+                .map_err(|e| Failure::Bad(format!("{}: not a valid Jinja template: {e}", file.display())))?;
+            texts.push((name.map(str::to_owned), text));
         }
         Ok(self.texts.get_or_init(|| texts))
     }
@@ -70,7 +74,7 @@ impl ChatTemplates {
     /// Sets the templates in a head, and returns the edits.
     ///
     /// # Errors
-    /// If a file cannot be read or is not text.
+    /// If a file cannot be read, is not text, or is not a valid template.
     pub fn apply(&self, head: &mut Head) -> Result<Vec<Edit>, Failure> {
         let mut all = Vec::new();
         for (name, text) in self.texts()? {
@@ -84,7 +88,7 @@ impl ChatTemplates {
     /// Sets the templates in the output of a plan.
     ///
     /// # Errors
-    /// If a file cannot be read or is not text, or the new head cannot be written.
+    /// If a file cannot be read, is not text or not a valid template, or the new head cannot be written.
     pub fn applied(&self, plan: Plan) -> Result<Plan, Failure> {
         if self.is_empty() {
             return Ok(plan);

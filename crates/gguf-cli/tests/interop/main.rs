@@ -1,5 +1,6 @@
 //! Comparisons with real programs and their files; see `gguf_test::harness`.
 
+mod chat;
 mod check;
 mod convert;
 mod fuzz;
@@ -8,4 +9,4 @@ mod imatrix;
 mod quantize;
 mod variants;
 
-gguf_test::main!(check, convert, fuzz, image, imatrix, quantize, variants);
+gguf_test::main!(chat, check, convert, fuzz, image, imatrix, quantize, variants);

@@ -205,7 +205,8 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
             Some(tensor) if tensor.n_values() != Some(entry.n_values) => {
                 let rule = if tensor.is_embedding() { &IMATRIX_SIZE_EMBD } else { &IMATRIX_SIZE };
                 let columns = tensor.n_values().map_or("too many".to_owned(), |n| n.to_string());
-                let message = format_args!("{} values for {columns} columns, of all experts together", entry.n_values);
+                let (n, of_experts) = (entry.n_values, if tensor.n_experts() > 1 { " in all experts" } else { "" });
+                let message = format_args!("the matrix has {n} values, the tensor has {columns} columns{of_experts}");
                 report.add(rule, at, message);
             }
             Some(tensor) if n_experts > 1 && n_experts as u64 != tensor.n_experts() => {

@@ -127,7 +127,7 @@ impl<P: TypedValueParser> TypedValueParser for Names<P> {
         let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| {
             let bits =
                 row.tensor_type.info().map_or(0.0, |ty| f64::from(ty.block_bytes) * 8.0 / f64::from(ty.block_len));
-            let help = format!("{}, {} bits per weight", row.tensor_type, bits_per_weight(bits));
+            let help = format!("base type {}, {} bits per weight", row.tensor_type, bits_per_weight(bits));
             PossibleValue::new(FileType(row.id).info().map_or(row.name, |info| info.label())).help(help)
         });
         let more = self.more.iter().map(|(name, help)| PossibleValue::new(*name).help(*help));

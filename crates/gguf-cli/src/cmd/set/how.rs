@@ -272,7 +272,12 @@ fn warn(ui: &mut Ui, findings: &[Finding]) {
         let n = counts.entry(finding.code).or_default();
         *n += 1;
         if *n <= MAX_OF_RULE {
-            ui.warning(&format!("after the edit: {finding}; expected {}", finding.expected));
+            let what = match finding.severity {
+                Severity::Error => "this edit makes the model unloadable",
+                _ => "after the edit",
+            };
+            let Finding { place, message, expected, .. } = finding;
+            ui.warning(&format!("{what}: {place}: {message}; expected {expected}"));
         }
     }
     for (code, n) in counts.into_iter().filter(|(_, n)| *n > MAX_OF_RULE) {
@@ -461,7 +466,7 @@ impl Said {
     fn how(&self, way: EditMethod) -> String {
         match way {
             EditMethod::Nothing => "nothing to change".to_owned(),
-            EditMethod::Reserved => "in place, in reserved space".to_owned(),
+            EditMethod::Reserved => "in place".to_owned(),
             EditMethod::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
             EditMethod::Share => "as a new file that shares its data with the old one".to_owned(),
             EditMethod::Copy { why } => {
@@ -495,6 +500,7 @@ impl Said {
                 let shared = if way == EditMethod::Share { ", which shares the data" } else { "" };
                 format!("{n}, in a copy{shared}")
             }
+            EditMethod::Reserved if room > 0 => format!("{n}, in place"),
             way => format!("{n}, {}; {} for later edits", self.how(way), left(room)),
         }
     }

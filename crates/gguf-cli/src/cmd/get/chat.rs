@@ -1,0 +1,76 @@
+//! `gguf get --render-chat`: the prompt that a chat template makes of a conversation.
+
+use std::io::Write;
+use std::path::Path;
+
+use gguf_format::{Gguf, keys};
+use serde_json::{Map, Value};
+
+use crate::cmd::quantize::read_text_of;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::jinja;
+use crate::ui::Ui;
+
+/// Maximum size of a conversation.
+const MAX_MESSAGES: u64 = 64 << 20;
+
+/// The template that is used if there are tools and no other is named, as in transformers.
+const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
+
+/// The variables of special tokens, as transformers names them, and the keys of their ids.
+const TOKENS: [(&str, &str); 7] = [
+    ("bos_token", keys::TOKENIZER_GGML_BOS_TOKEN_ID),
+    ("eos_token", keys::TOKENIZER_GGML_EOS_TOKEN_ID),
+    ("unk_token", keys::TOKENIZER_GGML_UNKNOWN_TOKEN_ID),
+    ("sep_token", keys::TOKENIZER_GGML_SEPERATOR_TOKEN_ID),
+    ("pad_token", keys::TOKENIZER_GGML_PADDING_TOKEN_ID),
+    ("cls_token", keys::TOKENIZER_GGML_CLS_TOKEN_ID),
+    ("mask_token", keys::TOKENIZER_GGML_MASK_TOKEN_ID),
+];
+
+/// Prints the prompt. `key` names a template.
+pub fn print(
+    ui: &mut Ui,
+    path: &Path,
+    gguf: &Gguf<'_>,
+    key: Option<&str>,
+    messages: &Path,
+    add_generation_prompt: bool,
+) -> Outcome {
+    let wrong = |problem: String| Failure::Bad(format!("{}: {problem}", messages.display()));
+    let text = read_text_of(messages, MAX_MESSAGES, "a conversation")?;
+    let json: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))?;
+    let mut variables = Map::new();
+    for (name, key) in TOKENS {
+        variables.extend(token(gguf, key).map(|token| (name.to_owned(), token.into())));
+    }
+    // Those of an ordinary call, without tools.
+    variables.extend(["tools", "documents"].map(|name| (name.to_owned(), Value::Null)));
+    variables.insert("add_generation_prompt".to_owned(), false.into());
+    match json {
+        Value::Array(_) => variables.extend([("messages".to_owned(), json)]),
+        Value::Object(object) if object.get("messages").is_some_and(Value::is_array) => variables.extend(object),
+        _ => return Err(wrong("expected a list of messages, or an object with the list messages".to_owned())),
+    }
+    if add_generation_prompt {
+        variables.insert("add_generation_prompt".to_owned(), true.into());
+    }
+    let has_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
+    let key = match key {
+        Some(key) => key,
+        None if has_tools && gguf.get(TOOL_USE).is_some() => TOOL_USE,
+        None => keys::TOKENIZER_CHAT_TEMPLATE,
+    };
+    let fail = |problem: String| Failure::Bad(format!("{}: {key}: {problem}", path.display()));
+    let template = gguf.get_as::<&str>(key).map_err(|e| fail(e.to_string()))?;
+    let prompt = jinja::render(template, &variables).map_err(fail)?;
+    write!(ui.out, "{prompt}")?;
+    Ok(Verdict::Good)
+}
+
+/// The text of the token whose id is in this key.
+fn token(gguf: &Gguf<'_>, key: &str) -> Option<String> {
+    let id = gguf.get(key)?.get::<u64>().ok()?;
+    let token = gguf.get(keys::TOKENIZER_GGML_TOKENS)?.as_array()?.get(id)?;
+    Some(token.as_str()?.to_str().ok()?.to_owned())
+}

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Publishes a checkpoint: fifteen GGUF files, the encoder of images or sound if there is one, the importance matrix, hashes and a model card.
+# After an interruption, the same command continues; files that exist are kept.
+#
+#   publish.sh CHECKPOINT FOLDER --imatrix FILE [--recipe NAME=FILE] [--repo ORG/NAME] [--base-model ORG/NAME]
+set -eu
+
+usage() {
+  sed -n 's/^#   /usage: /p' "$0" >&2
+  exit 2
+}
+
+fail() {
+  echo "publish.sh: $*" >&2
+  exit 1
+}
+
+[ $# -ge 2 ] || usage
+checkpoint=$1 folder=$2
+shift 2
+matrix='' recipe=UD-Q4_K_XL=$(dirname "$0")/dynamic.recipe repo='' base_model=''
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || usage
+  case $1 in
+    --imatrix) matrix=$2 ;;
+    --recipe) recipe=$2 ;;
+    --repo) repo=$2 ;;
+    --base-model) base_model=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+[ -f "$matrix" ] || fail 'pass an importance matrix with --imatrix; llama-imatrix measures one'
+types="Q8_0 Q6_K_L Q6_K Q5_K_L Q5_K_M Q4_K_L Q4_K_M Q4_K_S IQ4_XS Q3_K_XL Q3_K_M IQ3_XXS Q2_K $recipe"
+
+mkdir -p "$folder"
+
+# The model in full precision, if it is there.
+model() {
+  for file in "$folder"/*-BF16.gguf "$folder"/*-F16.gguf "$folder"/*-F32.gguf; do
+    case $file in
+      */mmproj-*) ;;
+      *) [ ! -e "$file" ] || { echo "$file"; return; } ;;
+    esac
+  done
+}
+
+# 1. The model in the precision of the checkpoint.
+full=$(model)
+[ -n "$full" ] || full=$(gguf convert "$checkpoint" -o "$folder" --resume)
+name=${full%-*}
+echo "model: $full"
+
+# 2. The encoder of images or sound.
+if [ -z "$(find "$folder" -name 'mmproj-*.gguf')" ] && gguf convert "$checkpoint" --mmproj --dry-run -q >/dev/null 2>&1; then
+  gguf convert "$checkpoint" --mmproj -o "$folder" --resume
+fi
+
+# 3. The matrix, which must match the model and cover the smallest type.
+gguf imatrix check "$matrix" "$full" IQ3_XXS -q || fail "$matrix: does not match $full; see gguf imatrix check"
+[ -e "$name.imatrix.gguf" ] || gguf imatrix convert "$matrix" -o "$name.imatrix.gguf" --format gguf
+
+# 4. All types and the recipe from one read: those that are missing.
+missing=''
+for type in $types; do
+  [ -e "$name-${type%%=*}.gguf" ] || missing="$missing $type"
+done
+# shellcheck disable=SC2086 # several words
+[ -z "$missing" ] || gguf quantize "$full" -o "$folder" $missing --imatrix "$matrix" --resume
+
+# 5. Every file is checked, and hashed.
+gguf check -q "$folder"/*.gguf || fail 'a file has errors; see gguf check'
+(cd "$folder" && sha256sum ./*.gguf >SHA256SUMS)
+
+# 6. The card, which is the README of a repository on the Hub.
+set -- "$folder"/*.gguf
+[ -z "$repo" ] || set -- "$@" --repo "$repo"
+[ -z "$base_model" ] || set -- "$@" --base-model "$base_model"
+gguf card -q "$@" >"$folder/README.md"
+gguf card "$@" --check "$folder/README.md"
+echo "published in $folder: $(find "$folder" -name '*.gguf' | wc -l | tr -d ' ') files of GGUF, SHA256SUMS, README.md"
