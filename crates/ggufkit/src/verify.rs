@@ -194,7 +194,10 @@ pub fn options_for(file: &Model, options: Options) -> Options {
 /// ```
 /// use ggufkit::{Model, RunOptions, hf, verify};
 ///
-/// let file = Model::open("../../examples/glossary-bf16.gguf")?;
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("model.gguf");
+/// # ggufkit::convert("../../examples/glossary", &path)?;
+/// let file = Model::open(path)?;
 /// let conversion = hf::plan("../../examples/glossary", &verify::options_for(&file, hf::Options::default()))?;
 /// let verification = verify::verify(file, &conversion.plan, None, &RunOptions::default(), &())?;
 /// assert!(verification.is_good());

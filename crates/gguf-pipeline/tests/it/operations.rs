@@ -201,3 +201,84 @@ fn values_that_exceed_the_type_become_infinite() {
     decode_f16(&run(op, &[4], GgmlType::F16, Vec::new(), 1, ByteOrder::Little), &mut halves);
     assert_eq!(halves, [1.0, f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY]);
 }
+
+#[test]
+fn low_rank_changes_of_a_stack_of_matrices_and_of_long_rows() {
+    // Two matrices in one chunk and across chunks; then rows that span several chunks.
+    let (rank, rows) = (3, ROWS / 2);
+    let factor = |seed: usize, n: u64| -> Vec<f32> { (0..n as usize).map(|i| value(i + seed) / 128.0).collect() };
+    let (a, b) = (factor(1, 2 * rank * COLUMNS), factor(9, 2 * rank * rows));
+    let term = Term { rank, scale: 0.25, is_transposed: false };
+    let low_rank = |inputs: &[Input], terms: &[Term], n_columns, n_rows| {
+        Op::LowRank(Box::new(LowRank { inputs: inputs.into(), terms: terms.into(), n_columns, n_rows }))
+    };
+    let inputs = [input(0, GgmlType::F16), input(1, GgmlType::F32), input(2, GgmlType::F32)];
+    let sources = [f16s((0..N).map(value)), f32s(a.iter().copied()), f32s(b.iter().copied())];
+    let product = |a: &[f32], b: &[f32], (rank, columns): (u64, u64), i: usize, at: &dyn Fn(usize, usize) -> usize| {
+        let (row, column) = (i / columns as usize, i % columns as usize);
+        (0..rank as usize).fold(0f32, |sum, k| sum + b[row * rank as usize + k] * a[at(k, column)])
+    };
+    let stacked = |i: usize| {
+        let matrix = i / (rows * COLUMNS) as usize;
+        let at = |k: usize, column: usize| (matrix * rank as usize + k) * COLUMNS as usize + column;
+        value(i) + product(&a, &b, (rank, COLUMNS), i, &at) * 0.25
+    };
+    check(&low_rank(&inputs, &[term], COLUMNS, rows), &sources, stacked);
+
+    // Two terms, of which the second has a transposed factor; with one row, which is longer than a part.
+    let (columns, rank) = (N as u64, 2);
+    let (a, b) = (factor(5, columns * rank), factor(3, rank));
+    let inputs = [0, 1, 2, 1, 2].map(|i| input(i, GgmlType::F32));
+    let terms =
+        [false, true].map(|is_transposed| Term { rank, scale: if is_transposed { -2.0 } else { 0.5 }, is_transposed });
+    let sources = vec![f32s((0..N).map(value)), f32s(a.iter().copied()), f32s(b.iter().copied())];
+    for n_threads in [1, 3] {
+        let op = low_rank(&inputs, &terms, columns, 1);
+        let found = floats(&run(op, &[columns, 1], GgmlType::F32, sources.clone(), n_threads, ByteOrder::Little));
+        for (i, found) in found.iter().enumerate() {
+            let plain = product(&a, &b, (rank, columns), i, &|k, column| k * columns as usize + column);
+            let transposed = product(&a, &b, (rank, columns), i, &|k, column| column * rank as usize + k);
+            assert_eq!(*found, value(i) + plain * 0.5 + transposed * -2.0, "{i}");
+        }
+    }
+}
+
+#[test]
+fn stages_make_the_tensors_of_drafts_in_their_types() {
+    let draft = |ops: Vec<(Op, GgmlType)>, source: Arc<dyn Source>| Draft {
+        path: PathBuf::from("memory"),
+        head: Head::default(),
+        tensors: ops
+            .into_iter()
+            .map(|(op, ty)| TensorPlan::new("t", vec![COLUMNS, ROWS], ty, Reason::Float, op))
+            .collect(),
+        source,
+        rounding: Rounding::Converter,
+        importance: None,
+        inputs: Vec::new(),
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: false,
+    };
+    let values: Vec<f32> = (0..N).map(|i| value(i) + 1e-4).collect();
+    let source: Arc<dyn Source> = Arc::new(Memory(vec![f32s(values.iter().copied()), f16s((0..N).map(value))]));
+    let added = whole(vec![input(0, GgmlType::F32)], N as u64, vec![Elementwise::Add(1.0)]);
+    let first = draft(vec![(Op::Copy(input(0, GgmlType::F32)), GgmlType::F16)], Arc::clone(&source));
+    let second = draft(
+        vec![(Op::Copy(input(1, GgmlType::F16)), GgmlType::F16), (Op::Gather(Box::new(added)), GgmlType::F32)],
+        source,
+    );
+    let stage = Stage::new([first, second]);
+    assert_eq!([stage.first_of(0), stage.first_of(1), stage.first_of(2)], [Some(0), Some(1), None]);
+    let read = |index, range: std::ops::Range<usize>, width: usize| {
+        let mut bytes = vec![0; (range.end - range.start) * width];
+        stage.read(index, (range.start * width) as u64, &mut bytes).map(|()| bytes)
+    };
+    let part = 1_000_000..1_000_777;
+    assert_eq!(read(0, part.clone(), 2).unwrap(), f16s(values[part.clone()].iter().copied()));
+    assert_eq!(read(1, part.clone(), 2).unwrap(), f16s(part.clone().map(value)));
+    assert_eq!(read(2, part.clone(), 4).unwrap(), f32s(values[part].iter().map(|value| value + 1.0)));
+    for (index, range) in [(2, N - 1..N + 1), (3, 0..1)] {
+        assert!(matches!(read(index, range, 4), Err(Error::OutOfTensor { .. })), "{index}");
+    }
+}
