@@ -80,7 +80,7 @@ pub struct Explained {
     pub n_outside: u64,
     /// The offset of the first of them, in bytes from the start of the tensor's data.
     pub first: Option<u64>,
-    /// The largest quotient of an error and its bound.
+    /// The largest [error of a block](bound::Bound::error), as a part of its bound.
     pub largest: f32,
 }
 

@@ -19,7 +19,7 @@ fn verify(file: &Path, more: &[&str]) -> Run {
 
 /// A conversion of the checkpoint.
 fn converted(dir: &Path, ty: &str, more: &[&str]) -> PathBuf {
-    let (out, checkpoint) = (dir.join(format!("{ty}.gguf")), checkpoint());
+    let (out, checkpoint) = (dir.join(format!("{ty}.gguf")), glossary());
     gguf(["convert", text(&checkpoint), "-o", text(&out), "-q", "-t", ty].iter().chain(more)).exits(0);
     out
 }
@@ -154,10 +154,12 @@ fn keys_and_tokens_that_differ_are_found() {
     verify(&token, &[])
         .exits(1)
         .prints(&["tokenizer.ggml.token_type: 2,048 elements, 1 different; the first at 1000: 1 and 4"]);
-    let missing = rewritten(&file, |head, _| head.remove("llama.rope.dimension_count"));
+    let missing = rewritten(&file, |head, _| assert!(head.remove("llama.rope.dimension_count")));
     let json = verify(&missing, &["--json"]).exits(1).json();
-    assert_eq!(json["keys"][0]["key"], "llama.rope.dimension_count");
-    assert_eq!((&json["keys"][0]["file"], &json["same"]), (&serde_json::Value::Null, &false.into()));
+    let keys = json["keys"].as_array().unwrap();
+    let key = keys.iter().find(|key| key["key"] == "llama.rope.dimension_count").unwrap();
+    assert_eq!((&key["checkpoint"]["value"], &key["file"]), (&32.into(), &serde_json::Value::Null));
+    assert_eq!((&key["description"], &json["same"]), (&false.into(), &false.into()));
     // Descriptions do not count, and are listed on request.
     let name = rewritten(&file, |head, _| head.set("general.name", "Other"));
     let run = verify(&name, &[]).exits(0).silently();

@@ -9,10 +9,11 @@
 //!   extend the range by less than one step (the candidates of `make_qx_quants` and `make_qkx3_quants` scale the largest value to at most
 //!   0.9 steps more than the last level; the level opposite to it is missing, which is one more), and then fit the scale by least
 //!   squares: two steps. The scales of groups are themselves quantized, with an error of half their unit, times the number of the level:
-//!   of groups with far smaller values than their block, this is most of the error.
-//! * Types that store points of a grid, or signs: the squares of the errors are at most three quarters of the squares of the values. A scale
-//!   fitted by least squares leaves less than all of them for any point, and the nearest points leave from a thirtieth (3 bits) to four
-//!   tenths (1 bit). The values of another tensor leave more than all.
+//!   of groups with far smaller values than their block, this is most of the error. A sixteenth of the values of a block may have larger
+//!   errors: an importance matrix may give them so little weight that the fit of the scale ignores them.
+//! * All types, and those that store points of a grid, or signs, in which errors of single values have no bound: the squares of the errors
+//!   are at most three quarters of the squares of the values. A scale fitted by least squares leaves less than all of them for any point,
+//!   and the nearest points leave from a thirtieth (3 bits) to four tenths (1 bit). The values of another tensor leave more than all.
 //!
 //! A block that is within the bound may still be damaged: compare bytes for that.
 
@@ -22,6 +23,9 @@ use gguf_quants::float::f16_to_f32;
 
 /// The largest part of the squares of values that errors may have in a type without steps.
 const PART_OF_SQUARES: f32 = 0.75;
+
+/// The part of a block's values whose errors have no bound but that of the squares.
+const UNWEIGHTED: usize = 16;
 
 /// Steps inside the range of the levels.
 const INSIDE: f32 = 1.0;
@@ -107,12 +111,14 @@ impl Bound {
     /// # Errors
     /// If the block cannot be decoded.
     pub fn error(&self, planned: &[f32], values: &[f32], packed: &[u8]) -> Result<f32, CodecError> {
+        let squares = part_of_squares(planned, values) / PART_OF_SQUARES;
         match self.levels {
-            Some(levels) => self.error_in_steps(levels, planned, values, packed),
-            None => Ok(part_of_squares(planned, values) / PART_OF_SQUARES),
+            Some(levels) => Ok(squares.max(self.error_in_steps(levels, planned, values, packed)?)),
+            None => Ok(squares),
         }
     }
 
+    /// The largest error as a part of its bound, apart from those of a sixteenth of the values.
     fn error_in_steps(
         &self,
         levels: &Levels,
@@ -122,9 +128,10 @@ impl Bound {
     ) -> Result<f32, CodecError> {
         // The levels of each value: of a block with the same scales, whose numbers are all the same.
         const LONGEST: usize = 256;
-        let (mut block, mut zeros, mut ones) = ([0u8; LONGEST], [0f32; LONGEST], [0f32; LONGEST]);
-        let (Some(block), Some(zeros), Some(ones)) =
-            (block.get_mut(..packed.len()), zeros.get_mut(..values.len()), ones.get_mut(..values.len()))
+        let (mut block, [mut zeros, mut ones, mut parts]) = ([0u8; LONGEST], [[0f32; LONGEST]; 3]);
+        let n = values.len();
+        let (Some(block), Some(zeros), Some(ones), Some(parts)) =
+            (block.get_mut(..packed.len()), zeros.get_mut(..n), ones.get_mut(..n), parts.get_mut(..n))
         else {
             return Ok(f32::INFINITY);
         };
@@ -140,27 +147,27 @@ impl Bound {
             _ => 0.0,
         };
         let rounded_scales: f32 = levels.units.iter().map(unit).sum();
-        let mut largest = 0f32;
-        for (((planned, value), zero), one) in planned.iter().zip(values).zip(&*zeros).zip(&*ones) {
+        let levels_of = zeros.iter().zip(&*ones);
+        for (part, ((planned, value), (zero, one))) in parts.iter_mut().zip(planned.iter().zip(values).zip(levels_of)) {
             let scale = (one - zero) / (levels.ones - levels.zeros);
             let level = |n: f32| zero + (n - levels.zeros) * scale;
             let (a, b) = (level(levels.lowest), level(levels.highest));
             let (low, high) = (a.min(b), a.max(b));
             let step = scale.abs() * levels.step;
-            let bound = match (low..=high).contains(planned) {
-                true => INSIDE * step,
-                false => BEYOND * step + rounded_scales,
+            let (error, bound) = match (low..=high).contains(planned) {
+                true => ((planned - value).abs(), INSIDE * step),
+                // From the nearest end; no `clamp`, because levels may not be numbers.
+                false => {
+                    let end = planned.max(low).min(high);
+                    ((planned - end).abs().max((value - end).abs()), BEYOND * step + rounded_scales)
+                }
             };
-            let error = match (low..=high).contains(planned) {
-                true => (planned - value).abs(),
-                // From the nearest end.
-                false => (planned - planned.clamp(low, high)).abs().max((value - planned.clamp(low, high)).abs()),
-            };
-            let part = if error <= f32::EPSILON * planned.abs() { 0.0 } else { error / bound };
-            // Also of values that are not finite.
-            largest = if part <= largest { largest } else { part };
+            // NaN, of values or levels that are not finite, is the largest.
+            *part = if error <= f32::EPSILON * planned.abs() { 0.0 } else { error / bound };
         }
-        Ok(if largest.is_nan() { f32::INFINITY } else { largest })
+        let Some(counted) = n.checked_sub(n / UNWEIGHTED + 1) else { return Ok(0.0) };
+        let (_, largest, _) = parts.select_nth_unstable_by(counted, f32::total_cmp);
+        Ok(if largest.is_nan() { f32::INFINITY } else { *largest })
     }
 }
 
