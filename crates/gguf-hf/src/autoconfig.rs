@@ -164,7 +164,9 @@ const ENDINGS: [&str; 10] = [
 /// The `model_type` of the configurations of a model class of transformers; `None` for other classes.
 pub(crate) fn model_type_of(class: &str) -> Option<&'static str> {
     let stem = ENDINGS.iter().find_map(|ending| class.strip_suffix(ending))?;
-    let class = table().classes.get(&format!("{stem}Config"))?;
+    // The text part of a multimodal model has a class of its own.
+    let of_text = table().classes.get(&format!("{stem}TextConfig")).filter(|_| class.ends_with("ForCausalLM"));
+    let class = of_text.or_else(|| table().classes.get(&format!("{stem}Config")))?;
     Some(class.model_type.as_str())
 }
 

@@ -38,6 +38,7 @@ use crate::conversion::Conversion;
 use crate::convert::plan_folder;
 use crate::dtype::Dtype;
 use crate::error::Error;
+use crate::facts::Fact;
 use crate::model_plan::OutType;
 use crate::options::Options;
 
@@ -327,12 +328,13 @@ impl Attempt {
         let mut document = candidate.document.clone();
         document.insert("torch_dtype".to_owned(), json!(torch_name(main)));
         documents.insert(CONFIG.to_owned(), pretty(&Json::Object(document)));
-        let mut differences = Vec::new();
-        match tokenizer::files(gguf, candidate.checkpoint) {
-            Ok(files) => documents.extend(files),
-            Err(reason) => differences.push(ExportWarning::Tokenizer { reason }),
-        }
+        let tokenizer = tokenizer::files(gguf, candidate.checkpoint);
+        documents.extend(tokenizer.map_err(|reason| ExportProblem::Tokenizer { reason })?);
         documents.extend(card::files(gguf));
+        let reads_pooling = |key: &gguf_model::arch::Key| crate::formula::reads(key.formula, Fact::SentencePooling);
+        if candidate.checkpoint.keys.iter().copied().flatten().any(reads_pooling) {
+            documents.extend(card::modules(gguf));
+        }
 
         let mut folder = PlannedFolder::new(&options.folder);
         for (name, bytes) in &documents {
@@ -354,7 +356,7 @@ impl Attempt {
         let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors);
         let refused = |e: Error| ExportProblem::Refused { class: candidate.class.to_owned(), message: e.to_string() };
         let conversion = plan_folder(&folder, &asked).map_err(refused)?;
-        differences.extend(differences_of(gguf, tensors, &conversion)?);
+        let differences = differences_of(gguf, tensors, &conversion)?;
         Ok(Attempt { candidate, documents, groups, shards, conversion, differences })
     }
 

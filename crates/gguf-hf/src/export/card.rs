@@ -79,6 +79,25 @@ pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// The modules of sentence-transformers for a sentence encoder.
+pub(super) fn modules(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
+    let Some(mode) = super::config::pooling(gguf) else { return Vec::new() };
+    let module = |number: u32, path: &str, ty: &str| {
+        json!({ "idx": number, "name": number.to_string(), "path": path, "type": format!("sentence_transformers.models.{ty}") })
+    };
+    let modules = json!([module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")]);
+    let arch = gguf.get_as::<&str>("general.architecture").unwrap_or_default();
+    let pooling = json!({
+        "word_embedding_dimension": number(gguf, &format!("{arch}.embedding_length")),
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+        "pooling_mode_max_tokens": false,
+        "pooling_mode_mean_sqrt_len_tokens": false,
+        "pooling_mode_lasttoken": mode == "lasttoken",
+    });
+    vec![("modules.json".to_owned(), pretty(&modules)), ("1_Pooling/config.json".to_owned(), pretty(&pooling))]
+}
+
 /// The base models or datasets: their fields.
 fn origins(gguf: &Gguf<'_>, kind: &str) -> Vec<Vec<(&'static str, String)>> {
     const MAX: u64 = 1000;

@@ -63,12 +63,24 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if model_type.is_none() { 1000 } else { 0 };
             rank += if checkpoint.is_raw { 10_000 } else { 0 };
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
-            let start = Start { architecture, checkpoint, class, model_type, defaults, rank };
+            let (pooling, n_tokens) = (pooling(gguf), tensors.n_tokens);
+            let start = Start { architecture, checkpoint, class, model_type, defaults, rank, pooling, n_tokens };
             found.extend(start.solved(gguf, tensors));
         }
     }
     found.sort_by_key(|candidate| (candidate.unsolved.len(), candidate.rank));
     found
+}
+
+/// The pooling of a sentence encoder, by the name of its setting.
+pub(super) fn pooling(gguf: &Gguf<'_>) -> Option<&'static str> {
+    let arch = gguf.get_as::<&str>("general.architecture").ok()?;
+    match number(gguf, &format!("{arch}.pooling_type"))? {
+        1 => Some("mean"),
+        2 => Some("cls"),
+        3 => Some("lasttoken"),
+        _ => None,
+    }
 }
 
 /// Fields with the number of experts.
@@ -82,6 +94,9 @@ struct Start {
     model_type: Option<&'static str>,
     defaults: Map<String, Json>,
     rank: usize,
+    /// The pooling of a sentence encoder.
+    pooling: Option<&'static str>,
+    n_tokens: Option<u64>,
 }
 
 /// The number of changes of a configuration after which the search ends.
@@ -113,7 +128,7 @@ impl Start {
         let mut fields = None;
         for _ in 0..MAX_EDITS {
             let evaluated = self.evaluated(&document, &rows)?;
-            let wrong = rows.iter().rev().find_map(|row| {
+            let wrong = rows.iter().find_map(|row| {
                 let key = full_key(row, arch)?;
                 let is_open = key != "general.file_type" && !unsolved.iter().any(|known| known.key == key);
                 let target = gguf.get(&key).map_or(Json::Null, json_of);
@@ -133,7 +148,11 @@ impl Start {
                 is_new.then(|| self.applied(&document, (path, value), &evaluated.fields)).flatten()
             });
             match next {
-                Some(changed) => document = changed,
+                Some(changed) => {
+                    // Other keys may have become possible.
+                    document = changed;
+                    unsolved.clear();
+                }
                 None => {
                     let names = Formula::parse(row.formula).map(|formula| formula.names()).unwrap_or_default();
                     unsolved.push(Unsolved { key, fields: names });
@@ -192,8 +211,13 @@ impl Start {
         };
         config.facts_mut().set(Fact::Config, raw);
         config.facts_mut().set(Fact::HasTarget, false);
+        if let Some(pooling) = self.pooling {
+            config.facts_mut().set(Fact::SentencePooling, pooling);
+        }
         let mut fields = keys::fields(&config).ok()?;
         fields.facts.set(Fact::FileType, 0);
+        let n_tokens = self.n_tokens.unwrap_or(0);
+        fields.facts.set(Fact::Vocab, json!({ "rows": n_tokens, "tokens": n_tokens }));
         fields.facts.set(Fact::AppendedBlocks, 0);
         let arch = self.checkpoint.architecture(self.architecture);
         let mut values: Vec<(String, Json)> = Vec::new();

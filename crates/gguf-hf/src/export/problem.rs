@@ -53,6 +53,11 @@ pub enum ExportProblem {
         /// Whether the file has it.
         is_in_file: bool,
     },
+    /// The tokenizer has no files.
+    Tokenizer {
+        /// The reason.
+        reason: String,
+    },
     /// The values of a tensor have a type that checkpoints do not have.
     Type {
         /// The tensor.
@@ -110,6 +115,7 @@ impl fmt::Display for ExportProblem {
             ExportProblem::OtherTensors { tensor, is_in_file: false } => {
                 write!(f, "the tensor {tensor:?}, which the architecture makes of a checkpoint, is missing")
             }
+            ExportProblem::Tokenizer { reason } => write!(f, "the tokenizer cannot be written: {reason}"),
             ExportProblem::Type { tensor, ty } => {
                 write!(f, "the tensor {tensor:?} has the type {ty}, which checkpoints do not have")
             }
@@ -159,11 +165,6 @@ pub enum ExportWarning {
         /// The tensor of the checkpoint.
         tensor: String,
     },
-    /// The tokenizer cannot be written.
-    Tokenizer {
-        /// The reason.
-        reason: String,
-    },
 }
 
 impl fmt::Display for ExportWarning {
@@ -180,7 +181,6 @@ impl fmt::Display for ExportWarning {
             }
             ExportWarning::Lost { tensor } => write!(f, "parts of {tensor} are not in the file, and become zero"),
             ExportWarning::Rounded { tensor } => write!(f, "the values of {tensor} are restored up to rounding"),
-            ExportWarning::Tokenizer { reason } => write!(f, "the tokenizer is not written: {reason}"),
         }
     }
 }

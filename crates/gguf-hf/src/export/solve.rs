@@ -68,12 +68,12 @@ impl Solver<'_> {
                 _ => found.push((name.clone(), target.clone())),
             },
             Formula::Member(object, name) => {
-                if let Some(path) = path_of(object) {
+                if let Some(path) = self.path_of(object) {
                     found.push((format!("{path}.{name}"), target.clone()));
                 }
             }
             Formula::Index(object, name) => {
-                if let (Some(path), Formula::Constant(Json::String(name))) = (path_of(object), name.as_ref()) {
+                if let (Some(path), Formula::Constant(Json::String(name))) = (self.path_of(object), name.as_ref()) {
                     found.push((format!("{path}.{name}"), target.clone()));
                 }
             }
@@ -210,6 +210,25 @@ impl Solver<'_> {
         }
     }
 
+    /// The path of a field in objects.
+    fn path_of(&self, formula: &Formula) -> Option<String> {
+        match formula {
+            Formula::Name(name) => match self.set.iter().rev().find(|(set, _)| set == name) {
+                // A field that is set from itself is one of the configuration.
+                Some((_, inner)) if !inner.names().contains(name) => self.path_of(inner),
+                _ => Some(name.clone()),
+            },
+            Formula::Member(object, name) => Some(format!("{}.{name}", self.path_of(object)?)),
+            Formula::Binary(Op::Else, a, _) => self.path_of(a),
+            Formula::Present(options) => self.path_of(options.first()?),
+            Formula::If(parts) => {
+                let [then, condition, other] = parts.as_ref();
+                self.path_of(if is_true(Some(&self.value(condition))) { then } else { other })
+            }
+            _ => None,
+        }
+    }
+
     /// Tries common values for the fields of a formula, and for the elements of lists.
     fn try_values(&self, formula: &Formula, target: &Json, found: &mut Vec<Edit>) {
         let mut words: Vec<Json> = WORDS.iter().map(|word| json!(word)).collect();
@@ -278,17 +297,6 @@ impl Solver<'_> {
             fields.set(set, value.unwrap_or(Json::Null));
         }
         Some(fields)
-    }
-}
-
-/// The path of a field in objects.
-fn path_of(formula: &Formula) -> Option<String> {
-    match formula {
-        Formula::Name(name) => Some(name.clone()),
-        Formula::Member(object, name) => Some(format!("{}.{name}", path_of(object)?)),
-        Formula::Binary(Op::Else, a, _) => path_of(a),
-        Formula::Present(options) => path_of(options.first()?),
-        _ => None,
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn sources(
     let h = of(if checkpoint.sizes.is_empty() { arch } else { checkpoint.sizes });
     let rows = Rows::new(candidate);
     let mut found: Vec<NewTensor> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let (mut places, mut exact): (HashMap<String, usize>, Vec<bool>) = Default::default();
     for (of, tensor) in tensors.iter().enumerate() {
         if is_computed(candidate, &tensor.name) {
             continue;
@@ -70,24 +70,33 @@ pub(super) fn sources(
         // Rows without a source are made of others when the file was written.
         let made = matches.iter().filter(|found| !found.tensor.row.source.is_empty());
         let expanded = made.filter(|found| found.tensor.row.when.holds(&h, found.block.unwrap_or(0))).chain(&matches);
-        let expanded = expanded.filter(|found| !found.tensor.row.source.is_empty());
-        let parts = expanded.clone().find_map(|found| Naming { candidate, h: &h, found }.expanded(&tensor.shape));
+        let mut expanded: Vec<&Found> = expanded.filter(|found| !found.tensor.row.source.is_empty()).collect();
+        // Names that stand for others on a condition are the last choice.
+        let is_renamed = |found: &Found| {
+            let own = format!("{}.weight", found.tensor.row.source);
+            checkpoint.names.rename_if.iter().any(|(_, new, _)| own == **new)
+        };
+        expanded.sort_by_key(|found| is_renamed(found));
+        let parts = expanded.iter().find_map(|found| Naming { candidate, h: &h, found }.expanded(&tensor.shape));
         let Some(parts) = parts else {
-            return Err(match expanded.clone().next() {
+            return Err(match expanded.first() {
                 Some(_) => ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() },
                 None => ExportProblem::NoRow { tensor: tensor.name.clone(), architecture: arch.to_owned() },
             });
         };
-        for (name, shape) in parts {
-            match places.get(&name).and_then(|place| found.get(*place)) {
+        let wrong = || ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
+        for Part { name, shape, is_only } in parts {
+            match places.get(&name).and_then(|place| found.get_mut(*place).zip(exact.get_mut(*place))) {
                 None => {
                     places.insert(name.clone(), found.len());
                     found.push(NewTensor { name, shape, of });
+                    exact.push(is_only);
                 }
-                Some(known) if known.shape == shape => {}
-                Some(_) => {
-                    return Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() });
-                }
+                Some((known, _)) if known.shape == shape => {}
+                // Another tensor has the rest.
+                Some((_, known_exactly)) if *known_exactly && !is_only => {}
+                Some((known, known_exactly)) if !*known_exactly => (known.shape, *known_exactly) = (shape, is_only),
+                Some(_) => return Err(wrong()),
             }
         }
     }
@@ -103,6 +112,14 @@ pub(super) fn is_computed(candidate: &Candidate, name: &str) -> bool {
         Computed::Values(tensor, _) | Computed::Sinusoids(tensor, _) => name == *tensor,
         _ => false,
     })
+}
+
+/// A source of a tensor.
+struct Part {
+    name: String,
+    shape: Vec<u64>,
+    /// Whether it is known that the source has no more elements.
+    is_only: bool,
 }
 
 /// A row for a tensor of the file.
@@ -158,13 +175,13 @@ struct Naming<'a> {
 
 impl Naming<'_> {
     /// The names and shapes of the sources for a tensor of this shape; `None` if it does not determine them.
-    fn expanded(&self, shape: &[u64]) -> Option<Vec<(String, Vec<u64>)>> {
+    fn expanded(&self, shape: &[u64]) -> Option<Vec<Part>> {
         let row = self.found.tensor.row;
         // Alternatives are spellings of the class, of which the first is that of transformers.
         row.source.split('|').find_map(|alternative| self.of_alternative(alternative, shape))
     }
 
-    fn of_alternative(&self, alternative: &'static str, shape: &[u64]) -> Option<Vec<(String, Vec<u64>)>> {
+    fn of_alternative(&self, alternative: &'static str, shape: &[u64]) -> Option<Vec<Part>> {
         let row = self.found.tensor.row;
         let templates: Vec<Template> = operands(alternative).map(Template::new).collect();
         let is_joined = alternative.contains(" + ");
@@ -178,9 +195,10 @@ impl Naming<'_> {
         let fields = &self.candidate.fields;
         let source = |shape: &[u64]| match &pattern {
             Some(pattern) => pattern.source_shape(shape, &|axis| self.length(axis, fields)),
-            None => Some(shape.to_vec()),
+            None => Some((shape.to_vec(), true)),
         };
-        let mut parts = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
+        let mut push = |name: String, (shape, is_only)| parts.push(Part { name, shape, is_only });
         let lengths = match templates.len() {
             1 => vec![shape.first().copied()],
             _ => self.lengths(&templates, shape.first().copied()?)?.into_iter().map(Some).collect(),
@@ -191,11 +209,11 @@ impl Naming<'_> {
                 *place = first;
             }
             match template.stack.filter(|(unit, _)| *unit != KEPT) {
-                None => parts.push((self.name(template, None), source(&own)?)),
+                None => push(self.name(template, None), source(&own)?),
                 Some((_, _)) if !template.joins => {
                     let (n, inner) = own.split_first()?;
                     for number in 0..*n {
-                        parts.push((self.name(template, Some(number)), source(inner)?));
+                        push(self.name(template, Some(number)), source(inner)?);
                     }
                 }
                 Some((unit, _)) => {
@@ -203,7 +221,7 @@ impl Naming<'_> {
                     let first = own.first_mut()?;
                     *first = first.is_multiple_of(n).then(|| *first / n)?;
                     for number in 0..n {
-                        parts.push((self.name(template, Some(number)), source(&own)?));
+                        push(self.name(template, Some(number)), source(&own)?);
                     }
                 }
             }

@@ -155,7 +155,7 @@ impl Vocab<'_> {
             settings.insert("added_tokens_decoder".to_owned(), Json::Object(added));
         }
         let mut named = HashSet::new();
-        for (kind, name) in TOKEN_IDS {
+        for (kind, name) in self.named_here() {
             let Some((id, text)) = self.special(name) else { continue };
             // A normal token would become a special one.
             if model == "gpt2" && !self.is_special(id) {
@@ -176,6 +176,21 @@ impl Vocab<'_> {
         }
         settings.extend(self.chat_template().map(|template| ("chat_template".to_owned(), template)));
         Json::Object(settings)
+    }
+
+    /// The special tokens that are named in `tokenizer_config.json`. Others are named in `config.json` alone: their keys follow, in an order that
+    /// begins again.
+    fn named_here(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let place = |name: &str| {
+            let key = format!("tokenizer.ggml.{name}_token_id");
+            self.gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes())
+        };
+        let mut found: Vec<(usize, usize)> =
+            TOKEN_IDS.iter().enumerate().filter_map(|(i, (_, name))| Some((place(name)?, i))).collect();
+        found.sort_unstable();
+        let n = 1 + found.windows(2).take_while(|pair| matches!(pair, [a, b] if a.1 < b.1)).count();
+        let kinds = found.into_iter().take(n).filter_map(|(_, i)| TOKEN_IDS.get(i).copied());
+        kinds.collect::<Vec<_>>().into_iter()
     }
 
     fn context_length(&self) -> Option<u64> {
