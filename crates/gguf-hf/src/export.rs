@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use gguf_format::{GgmlType, Gguf, Head, ValueRef, Version};
 use gguf_io::IntoModel;
+use gguf_model::arch::{Architecture, Checkpoint, Map, Reader, RowOp};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Elementwise, Gather, Input, Inverse, Keep, Op, Reason, Rounding, Shape};
 use gguf_pipeline::{Draft, GgufSource, OtherFile, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
@@ -161,6 +162,18 @@ impl Export {
 
 /// Plans the export of a model to a folder that transformers loads, and that converts to the same file.
 ///
+/// ```
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
+/// # let model = gguf_io::Model::from_source(bytes, "model.gguf")?;
+/// use gguf_hf::export::{self, ExportOptions, ExportProblem};
+/// use gguf_hf::Error;
+///
+/// let error = export::plan(model, &ExportOptions::default().folder("my-model")).unwrap_err();
+/// // A file without metadata is not a model.
+/// assert!(matches!(error, Error::Export { problem, .. } if *problem == ExportProblem::NoArchitecture));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Export`] if no checkpoint is known that converts to such a file; errors of reading the model.
 pub fn plan(model: impl IntoModel, options: &ExportOptions) -> Result<Export, Error> {
@@ -212,6 +225,47 @@ pub fn plan(model: impl IntoModel, options: &ExportOptions) -> Result<Export, Er
         Failed::Problem(problem) => wrong(problem),
         Failed::Pipeline(e) => Error::Pipeline(e),
     })
+}
+
+/// Why files of an architecture cannot be exported to checkpoints of a class, or not without loss; `None` if they can.
+pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<&'static str> {
+    if checkpoint.is_draft {
+        return Some("a draft model takes its tokenizer from its target");
+    }
+    if !checkpoint.facts.peeked.is_empty() {
+        return Some("values of tensors become key-values");
+    }
+    let rows = architecture.outside().chain(architecture.block()).map(|tensor| tensor.row);
+    for row in rows.filter(|row| !row.source.is_empty()) {
+        match row.op {
+            RowOp::RoundToMean => return Some("weights are rounded to three values"),
+            RowOp::SumParts => return Some("tensors are added up"),
+            RowOp::BatchNorm(_) => return Some("batch normalizations are folded"),
+            RowOp::ResizeGrid(_) => return Some("grids of positions are resized"),
+            RowOp::Values(_) => return Some("values of a formula replace those of a tensor"),
+            RowOp::Map(maps) if maps.iter().any(|map| matches!(map, Map::ZeroRows(_))) => {
+                return Some("rows are set to zero");
+            }
+            RowOp::Map(_) if row.source.contains(" * ") => return Some("tensors are multiplied"),
+            _ => {}
+        }
+    }
+    let is_written = |reader: &Reader| {
+        matches!(
+            reader,
+            Reader::Bpe
+                | Reader::Gpt2
+                | Reader::SentencePiece
+                | Reader::ChangedSentencePiece(_)
+                | Reader::WordPiece
+                | Reader::JinaBert
+                | Reader::XlmRoberta
+                | Reader::NomicXlmRoberta
+                | Reader::T5
+        )
+    };
+    let readers = checkpoint.tokenizer.vocab.readers;
+    (!readers.is_empty() && !readers.iter().any(is_written)).then_some("no files of its tokenizer are written")
 }
 
 /// The number of classes that are tried.

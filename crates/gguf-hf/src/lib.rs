@@ -3,6 +3,7 @@
 //! # Overview
 //!
 //! * [`plan`] and [`plan_folder`] plan a conversion, [`Options`] has its options.
+//! * [`export::plan`] plans the way back, from a GGUF file to a checkpoint.
 //! * [`checkpoint::Checkpoint`] is the folder, [`config::Config`] its configuration; [`arch::of_checkpoint`] finds its architecture.
 //! * [`lora::merge`] merges adapters into their base model.
 //! * [`safetensors::parse_header`] and [`metadata::front_matter_fields`] read single files.

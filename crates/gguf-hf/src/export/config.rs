@@ -112,7 +112,7 @@ impl Start {
         let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
         document.insert(self.blocks_field().to_owned(), json!(blocks));
         self.set_from_tensors(&mut document, tensors);
-        set_token_ids(&mut document, gguf);
+        set_token_ids(&mut document, gguf, self.checkpoint);
         if let Some(scaling) = &tensors.rope {
             document.insert("rope_scaling".to_owned(), scaling.first());
         }
@@ -332,12 +332,17 @@ fn full_key(row: &Key, arch: &str) -> Option<String> {
 }
 
 /// The ids of special tokens, which transformers reads from `config.json`, too.
-fn set_token_ids(document: &mut Map<String, Json>, gguf: &Gguf<'_>) {
-    for (kind, key) in super::TOKEN_IDS {
+fn set_token_ids(document: &mut Map<String, Json>, gguf: &Gguf<'_>, checkpoint: &Checkpoint) {
+    for (kind, key) in super::TOKEN_IDS.into_iter().filter(|(kind, _)| !is_default(checkpoint, kind)) {
         if let Some(id) = number(gguf, &format!("tokenizer.ggml.{key}_token_id")) {
             document.insert(format!("{kind}_token_id"), json!(id));
         }
     }
+}
+
+/// Whether the table has a default for the unknown token, so that the files of the class do not name it.
+pub(super) fn is_default(checkpoint: &Checkpoint, kind: &str) -> bool {
+    kind == "unk" && checkpoint.tokenizer.special_tokens.iter().any(|(known, _)| *known == kind)
 }
 
 pub(super) fn number(gguf: &Gguf<'_>, key: &str) -> Option<u64> {

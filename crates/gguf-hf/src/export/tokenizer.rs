@@ -9,7 +9,7 @@ use gguf_format::Gguf;
 use gguf_model::arch::{Checkpoint, Quirk, Reader};
 use serde_json::{Map, Value as Json, json};
 
-use super::config::number;
+use super::config::{is_default, number};
 use super::{TOKEN_IDS, pretty};
 use crate::tokenizer::sentencepiece::piece_type;
 use crate::tokenizer::vocab::NO_SCORE;
@@ -138,6 +138,7 @@ impl Vocab<'_> {
         if model == "bert" {
             let lowercase = self.flag("normalizer.lowercase").unwrap_or(true);
             settings.insert("do_lower_case".to_owned(), json!(lowercase));
+            settings.insert("clean_up_tokenization_spaces".to_owned(), json!(true));
         }
         let mut added = Map::new();
         for id in 0..self.n_own() {
@@ -186,7 +187,12 @@ impl Vocab<'_> {
             self.gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes())
         };
         let mut found: Vec<(usize, usize)> =
-            TOKEN_IDS.iter().enumerate().filter_map(|(i, (_, name))| Some((place(name)?, i))).collect();
+            TOKEN_IDS
+                .iter()
+                .enumerate()
+                .filter(|(_, (kind, _))| !is_default(self.checkpoint, kind))
+                .filter_map(|(i, (_, name))| Some((place(name)?, i)))
+                .collect();
         found.sort_unstable();
         let n = 1 + found.windows(2).take_while(|pair| matches!(pair, [a, b] if a.1 < b.1)).count();
         let kinds = found.into_iter().take(n).filter_map(|(_, i)| TOKEN_IDS.get(i).copied());

@@ -4,9 +4,10 @@ mod convert;
 #[path = "../it/counting.rs"]
 mod counting;
 mod encoder;
+mod export;
 mod guards;
 mod made;
 mod names;
 mod tokens;
 
-gguf_test::main!(convert, encoder, guards, made, names, tokens);
+gguf_test::main!(convert, encoder, export, guards, made, names, tokens);

@@ -4,6 +4,7 @@ mod adapter;
 mod autoconfig;
 mod convert;
 mod counting;
+mod export;
 mod folder;
 mod memory;
 mod meta;

@@ -7,7 +7,7 @@ use gguf_model::arch::UNSUPPORTED_ENCODERS;
 use gguf_model::image::IMAGE_MODELS;
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui};
 
@@ -51,6 +51,9 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
         }
     }
     table.print(ui, 0)?;
+    if all {
+        print_exports(ui)?;
+    }
     let mut towers: Vec<(String, String)> = gguf_hf::arch::supported_towers()
         .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
         .collect();
@@ -83,6 +86,26 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// Prints whether `gguf export` restores the checkpoints of each class, or why not.
+fn print_exports(ui: &mut Ui) -> Result<(), Failure> {
+    let mut classes: Vec<(&str, &str, &str)> = Vec::new();
+    for (architecture, checkpoint) in gguf_hf::arch::supported() {
+        let why = gguf_hf::export::obstacle(architecture, checkpoint).unwrap_or("yes");
+        let name = checkpoint.architecture(architecture);
+        classes.extend(checkpoint.classes.iter().map(|class| (*class, name, why)));
+    }
+    classes.compact_sort_by(Ord::cmp);
+    classes.dedup_by_key(|(class, name, _)| (*class, *name));
+    let columns = [Column::name("CLASS").styled(Style::Cyan), Column::left("ARCHITECTURE"), Column::text("EXPORT")];
+    let mut table = Table::new(columns);
+    for (class, name, why) in classes {
+        table.row([class.to_owned(), name.to_owned(), why.to_owned()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)?;
+    Ok(())
 }
 
 /// Classes supported only by llama.cpp's converter, and the reasons.

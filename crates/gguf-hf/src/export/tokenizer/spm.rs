@@ -19,8 +19,9 @@ pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
     let mut out = Vec::new();
     let mut has_bytes = false;
     let n = vocab.n_own();
+    let unknown = unknown_piece(vocab, n);
     for (id, text) in vocab.tokens.iter().enumerate().take(n) {
-        let piece_kind = vocab.kind(id);
+        let piece_kind = if Some(id) == unknown { piece_type::UNKNOWN } else { vocab.kind(id) };
         has_bytes |= piece_kind == piece_type::BYTE;
         let mut piece = Vec::new();
         bytes(&mut piece, 1, text.as_bytes());
@@ -35,8 +36,7 @@ pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
     varint(&mut trainer, 3, i64::try_from(model_type).unwrap_or_default());
     varint(&mut trainer, 4, i64::try_from(n).unwrap_or_default());
     varint(&mut trainer, 35, i64::from(has_bytes));
-    // The unknown token is the piece of that type.
-    let unknown = (0..n).find(|id| vocab.kind(*id) == piece_type::UNKNOWN).map(|id| (id, vocab.tokens.get(id)));
+    let unknown = unknown.map(|id| (id, vocab.tokens.get(id)));
     let special = |name: &str| vocab.special(name).map(|(id, _)| id);
     let ids = [(40, unknown.map(|(id, _)| id)), (41, special("bos")), (42, special("eos")), (43, special("padding"))];
     for (field, id) in ids {
@@ -65,6 +65,15 @@ pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
     varint(&mut normalizer, 5, 1);
     bytes(&mut out, 3, &normalizer);
     out
+}
+
+/// The unknown token, of which a model needs one: that of the type; else the one that is named so, which `tokenizer_config.json` makes a control
+/// token again.
+fn unknown_piece(vocab: &Vocab<'_>, n: usize) -> Option<usize> {
+    let of_type = (0..n).find(|id| vocab.kind(*id) == piece_type::UNKNOWN);
+    let named = || vocab.special("unknown").map(|(id, _)| id);
+    let usual = || vocab.tokens.iter().position(|text| text == "<unk>");
+    of_type.or_else(named).or_else(usual).filter(|id| *id < n)
 }
 
 /// The rules of the normalizer.

@@ -1,0 +1,127 @@
+//! Exports of tiny models, and conversions of what they wrote.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+use gguf_hf::export::{self, Export, ExportOptions, ExportProblem, ExportWarning};
+use gguf_hf::{Error, Options, OutType, convert};
+use gguf_pipeline::RunOptions;
+use gguf_test::checkpoint::*;
+
+/// Converts a tiny Llama to `model.gguf` in a folder.
+fn model(dir: &Path, ty: OutType) -> Vec<u8> {
+    let from = dir.join("tiny");
+    fs::create_dir(&from).unwrap();
+    write_llama(&from);
+    let out = dir.join("model.gguf");
+    convert(&from, &out, &Options::default().ty(ty), &RunOptions::default(), &()).unwrap();
+    fs::read(out).unwrap()
+}
+
+fn planned(dir: &Path, options: ExportOptions) -> Result<Export, Error> {
+    export::plan(&dir.join("model.gguf"), &options.folder("tiny"))
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_exported_model_converts_to_the_same_file() {
+    for ty in [OutType::F32, OutType::F16, OutType::BF16] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = model(dir.path(), ty);
+        let out = dir.path().join("out/tiny");
+        fs::create_dir(dir.path().join("out")).unwrap();
+        let planned = planned(dir.path(), ExportOptions::default()).unwrap();
+        assert_eq!(planned.warnings, []);
+        assert_eq!((planned.class.as_str(), planned.architecture.as_str()), ("LlamaForCausalLM", "llama"));
+        planned.run(&out, &RunOptions::default(), &()).unwrap();
+        let again = dir.path().join("again.gguf");
+        convert(&out, &again, &Options::default().ty(ty), &RunOptions::default(), &()).unwrap();
+        assert!(fs::read(&again).unwrap() == file, "{ty:?}");
+    }
+}
+
+#[test]
+fn tensors_are_divided_among_files_with_an_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = model(dir.path(), OutType::F32);
+    let out = dir.path().join("tiny/sub");
+    planned(dir.path(), ExportOptions::default().max_file_bytes(2000)).unwrap().run(&out, &RunOptions::default(), &()).unwrap();
+    let n = names(&out).iter().filter(|name| name.ends_with(".safetensors")).count();
+    assert!(n > 2, "{:?}", names(&out));
+    assert!(out.join("model.safetensors.index.json").is_file());
+    let again = dir.path().join("again.gguf");
+    let options = Options::default().ty(OutType::F32);
+    convert(&out, &again, &options, &RunOptions::default(), &()).unwrap();
+    assert!(fs::read(&again).unwrap() == file);
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path(), OutType::F16);
+    let export = planned(dir.path(), ExportOptions::default()).unwrap();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("config.json"), "{}").unwrap();
+    let error = export.run(&out, &RunOptions::default(), &()).unwrap_err();
+    assert!(matches!(error, Error::Pipeline(_)), "{error}");
+    assert_eq!(names(&out), ["config.json"]);
+    assert_eq!(fs::read(out.join("config.json")).unwrap(), b"{}");
+    // A tensor file of another model would be read as a part of this one.
+    fs::write(out.join("model-00007-of-00009.safetensors"), "").unwrap();
+    let error = export.run(&out, &RunOptions::default().force(true), &()).unwrap_err();
+    assert!(error.to_string().contains("\"model-00007-of-00009.safetensors\""), "{error}");
+    fs::remove_file(out.join("model-00007-of-00009.safetensors")).unwrap();
+    export.run(&out, &RunOptions::default().force(true), &()).unwrap();
+    assert_eq!(names(&out).len(), export.plan.files().len());
+}
+
+#[test]
+fn what_cannot_be_exported_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |head: &Head| {
+        let data = head.tensors.iter().map(|tensor| vec![0u8; tensor.n_bytes().unwrap() as usize]);
+        let bytes = gguf_io::Writer::write(Vec::new(), head, data).unwrap();
+        fs::write(dir.path().join("model.gguf"), bytes).unwrap();
+    };
+    let problem = || match planned(dir.path(), ExportOptions::default()).unwrap_err() {
+        Error::Export { problem, .. } => *problem,
+        other => panic!("{other}"),
+    };
+    let mut head = Head::default();
+    write(&head);
+    assert_eq!(problem(), ExportProblem::NoArchitecture);
+    head.set("general.architecture", "unheard-of");
+    write(&head);
+    assert_eq!(problem(), ExportProblem::Architecture { name: "unheard-of".to_owned() });
+    head.set("general.architecture", "llama");
+    head.tensors.push(TensorInfo::new("blk.0.surprise.weight", [4], GgmlType::F32));
+    write(&head);
+    let expected = ExportProblem::NoRow { tensor: "blk.0.surprise.weight".to_owned(), architecture: "llama".to_owned() };
+    assert_eq!(problem(), expected);
+    head.set("general.type", "imatrix");
+    write(&head);
+    assert_eq!(problem(), ExportProblem::Kind { kind: "imatrix".to_owned() });
+}
+
+#[test]
+fn a_value_that_no_configuration_gives_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = model(dir.path(), OutType::F16);
+    let gguf = Gguf::parse(file).unwrap();
+    let mut head = Head::from_gguf(&gguf);
+    head.set("llama.rope.dimension_count", 3u32);
+    let data: Vec<Vec<u8>> = gguf.tensors().map(|tensor| vec![0; tensor.n_bytes().unwrap() as usize]).collect();
+    let bytes = gguf_io::Writer::write(Vec::new(), &head, data).unwrap();
+    fs::write(dir.path().join("model.gguf"), bytes).unwrap();
+    let warnings = planned(dir.path(), ExportOptions::default()).unwrap().warnings;
+    let is_about = |warning: &ExportWarning| warning.to_string().contains("llama.rope.dimension_count");
+    assert!(warnings.iter().any(is_about), "{warnings:?}");
+}
