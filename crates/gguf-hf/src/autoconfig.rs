@@ -170,6 +170,13 @@ pub(crate) fn model_type_of(class: &str) -> Option<&'static str> {
     Some(class.model_type.as_str())
 }
 
+/// The defaults of the language model of a multimodal class, which has them in `text_config`; `None` for other classes.
+pub(crate) fn text_defaults_of(model_type: &str) -> Option<Fields> {
+    let text = table().class_of(model_type)?.subs.get("text_config")?;
+    let class = table().classes.get(&text.class)?;
+    Some(class.defaults.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
 /// The defaults of the class for a `model_type`.
 pub(crate) fn defaults_of(model_type: &str) -> Fields {
     let class = table().class_of(model_type);

@@ -82,9 +82,7 @@ pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
 /// The modules of sentence-transformers for a sentence encoder.
 pub(super) fn modules(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
     let Some(mode) = super::config::pooling(gguf) else { return Vec::new() };
-    let module = |number: u32, path: &str, ty: &str| {
-        json!({ "idx": number, "name": number.to_string(), "path": path, "type": format!("sentence_transformers.models.{ty}") })
-    };
+    let module = |number: u32, path: &str, ty: &str| json!({ "idx": number, "name": number.to_string(), "path": path, "type": format!("sentence_transformers.models.{ty}") });
     let modules = json!([module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")]);
     let arch = gguf.get_as::<&str>("general.architecture").unwrap_or_default();
     let pooling = json!({

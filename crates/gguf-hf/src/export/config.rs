@@ -56,7 +56,9 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
     for (architecture, checkpoint) in all.filter(|(_, checkpoint)| !checkpoint.is_draft) {
         for class in checkpoint.classes {
             let model_type = autoconfig::model_type_of(class);
-            let defaults = model_type.map(|ty| autoconfig::defaults_of(ty)).unwrap_or_default();
+            let defaults = model_type.map(autoconfig::defaults_of).unwrap_or_default();
+            let text = model_type.and_then(autoconfig::text_defaults_of);
+            let (is_nested, defaults) = (text.is_some(), text.unwrap_or(defaults));
             let knows_experts = EXPERTS.iter().any(|field| defaults.contains_key(*field));
             // Classes of transformers come first, of these the one for a model with or without experts.
             let mut rank = found.len();
@@ -64,7 +66,8 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if checkpoint.is_raw { 10_000 } else { 0 };
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
             let (pooling, n_tokens) = (pooling(gguf), tensors.n_tokens);
-            let start = Start { architecture, checkpoint, class, model_type, defaults, rank, pooling, n_tokens };
+            let start =
+                Start { architecture, checkpoint, class, model_type, defaults, rank, pooling, n_tokens, is_nested };
             found.extend(start.solved(gguf, tensors));
         }
     }
@@ -83,6 +86,19 @@ pub(super) fn pooling(gguf: &Gguf<'_>) -> Option<&'static str> {
     }
 }
 
+/// The field of Gemma 2 and 3 for the number whose square root divides the products of queries and keys.
+const QUERY_SCALE: &str = "query_pre_attn_scalar";
+
+/// The value of [`QUERY_SCALE`] that llama.cpp takes: the length of a key, in the models of 27 billion parameters the share of a head in a hidden
+/// state (`load_arch_hparams` in `src/models/gemma2.cpp` and `gemma3.cpp` of llama.cpp).
+fn query_scale(gguf: &Gguf<'_>, arch: &str) -> Option<u64> {
+    let of = |key: &str| number(gguf, &format!("{arch}.{key}"));
+    match (arch, of("block_count")?) {
+        ("gemma2", 46) | ("gemma3", 62) => of("embedding_length")?.checked_div(of("attention.head_count")?),
+        _ => of("attention.key_length"),
+    }
+}
+
 /// Fields with the number of experts.
 const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
 
@@ -97,6 +113,8 @@ struct Start {
     /// The pooling of a sentence encoder.
     pooling: Option<&'static str>,
     n_tokens: Option<u64>,
+    /// Whether the class keeps the fields of the language model in an object.
+    is_nested: bool,
 }
 
 /// The number of changes of a configuration after which the search ends.
@@ -113,6 +131,9 @@ impl Start {
         document.insert(self.blocks_field().to_owned(), json!(blocks));
         self.set_from_tensors(&mut document, tensors);
         set_token_ids(&mut document, gguf, self.checkpoint);
+        if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
+            document.insert(QUERY_SCALE.to_owned(), json!(scale));
+        }
         if let Some(scaling) = &tensors.rope {
             document.insert("rope_scaling".to_owned(), scaling.first());
         }
@@ -136,8 +157,27 @@ impl Start {
             });
             let solver = Solver { fields: &evaluated.fields, set: &set };
             let Some((key, row, target)) = wrong else {
-                fields = Some(evaluated.fields);
-                break;
+                // A configuration with these key-values may still be refused.
+                let refused =
+                    self.checkpoint.refuse.iter().filter_map(|(text, _)| Some((*text, Formula::parse(text).ok()?)));
+                let mut refused = refused.filter(|(_, formula)| !matches!(evaluated.fields.holds(formula), Ok(false)));
+                let next = refused.find_map(|(text, formula)| {
+                    let mut edits = solver.edits(&formula, &json!(false)).into_iter();
+                    edits.find_map(|(path, value)| {
+                        let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
+                        is_new.then(|| self.applied(&document, (path, value))).flatten()
+                    })
+                });
+                match next {
+                    Some(changed) => {
+                        document = changed;
+                        continue;
+                    }
+                    None => {
+                        fields = Some(evaluated.fields);
+                        break;
+                    }
+                }
             };
             // The formula of an earlier row may give the value.
             let of_key = rows.iter().rev().filter(|other| other.key == row.key && other.kind != FormulaType::Field);
@@ -145,7 +185,7 @@ impl Start {
             let mut edits = formulas.flat_map(|formula| solver.edits(&formula, &target));
             let next = edits.find_map(|(path, value)| {
                 let is_new = tried.insert((key.clone(), format!("{path}={value}")));
-                is_new.then(|| self.applied(&document, (path, value), &evaluated.fields)).flatten()
+                is_new.then(|| self.applied(&document, (path, value))).flatten()
             });
             match next {
                 Some(changed) => {
@@ -165,8 +205,23 @@ impl Start {
         };
         self.write_out(&mut document, &rows, &fields);
         let fields = self.with_divisors(&mut document, &rows, tensors).unwrap_or(fields);
+        let document = self.wrapped(document);
         let Start { architecture, checkpoint, class, rank, .. } = self;
         Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, rank })
+    }
+
+    /// The document as the class has it: the fields of the language model may be in an object.
+    fn wrapped(&self, document: Map<String, Json>) -> Map<String, Json> {
+        if !self.is_nested {
+            return document;
+        }
+        let is_outside = |name: &str| {
+            matches!(name, "architectures" | "model_type" | "tie_word_embeddings") || name.ends_with("_token_id")
+        };
+        let (mut outside, inside): (Map<_, _>, Map<_, _>) =
+            document.into_iter().partition(|(name, _)| is_outside(name));
+        outside.insert("text_config".to_owned(), Json::Object(inside));
+        outside
     }
 
     /// The name of the number of blocks in this class.
@@ -204,7 +259,7 @@ impl Start {
 
     /// The key-values of a configuration; `None` if it is of another table.
     fn evaluated(&self, document: &Map<String, Json>, rows: &[&'static Key]) -> Option<Evaluated> {
-        let raw = Json::Object(document.clone());
+        let raw = Json::Object(self.wrapped(document.clone()));
         let mut config = match self.checkpoint.is_raw {
             true => Config::raw(raw.clone()).ok()?,
             false => Config::new(raw.clone()).ok()?,
@@ -232,7 +287,7 @@ impl Start {
     }
 
     /// A document with a change; `None` if the field is none of `config.json`.
-    fn applied(&self, document: &Map<String, Json>, (path, value): Edit, fields: &Fields) -> Option<Map<String, Json>> {
+    fn applied(&self, document: &Map<String, Json>, (path, value): Edit) -> Option<Map<String, Json>> {
         let mut document = document.clone();
         let mut parts = path.split('.');
         let first = parts.next()?;
@@ -264,7 +319,6 @@ impl Start {
         }
         // A rotary scaling has its type under the newer name.
         place.insert((*last).to_owned(), value);
-        let _ = fields;
         Some(document)
     }
 

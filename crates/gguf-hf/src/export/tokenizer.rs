@@ -121,6 +121,10 @@ impl Vocab<'_> {
         let mut settings = Map::new();
         settings.insert("tokenizer_class".to_owned(), json!(self.class(model)));
         let is_pieces = model == "llama";
+        if is_pieces {
+            // Spaces after special tokens are kept, as in models since 2023.
+            settings.insert("legacy".to_owned(), json!(false));
+        }
         for kind in ["bos", "eos", "sep"] {
             if let Some(adds) = self.adds(kind).filter(|_| is_pieces || !json::is_said(self, kind)) {
                 settings.insert(format!("add_{kind}_token"), json!(adds));
@@ -186,13 +190,12 @@ impl Vocab<'_> {
             let key = format!("tokenizer.ggml.{name}_token_id");
             self.gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes())
         };
-        let mut found: Vec<(usize, usize)> =
-            TOKEN_IDS
-                .iter()
-                .enumerate()
-                .filter(|(_, (kind, _))| !is_default(self.checkpoint, kind))
-                .filter_map(|(i, (_, name))| Some((place(name)?, i)))
-                .collect();
+        let mut found: Vec<(usize, usize)> = TOKEN_IDS
+            .iter()
+            .enumerate()
+            .filter(|(_, (kind, _))| !is_default(self.checkpoint, kind))
+            .filter_map(|(i, (_, name))| Some((place(name)?, i)))
+            .collect();
         found.sort_unstable();
         let n = 1 + found.windows(2).take_while(|pair| matches!(pair, [a, b] if a.1 < b.1)).count();
         let kinds = found.into_iter().take(n).filter_map(|(_, i)| TOKEN_IDS.get(i).copied());

@@ -20,7 +20,7 @@ fn model(dir: &Path, ty: OutType) -> Vec<u8> {
 }
 
 fn planned(dir: &Path, options: ExportOptions) -> Result<Export, Error> {
-    export::plan(&dir.join("model.gguf"), &options.folder("tiny"))
+    export::plan(dir.join("model.gguf"), &options.folder("tiny"))
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -52,7 +52,10 @@ fn tensors_are_divided_among_files_with_an_index() {
     let dir = tempfile::tempdir().unwrap();
     let file = model(dir.path(), OutType::F32);
     let out = dir.path().join("tiny/sub");
-    planned(dir.path(), ExportOptions::default().max_file_bytes(2000)).unwrap().run(&out, &RunOptions::default(), &()).unwrap();
+    planned(dir.path(), ExportOptions::default().max_file_bytes(2000))
+        .unwrap()
+        .run(&out, &RunOptions::default(), &())
+        .unwrap();
     let n = names(&out).iter().filter(|name| name.ends_with(".safetensors")).count();
     assert!(n > 2, "{:?}", names(&out));
     assert!(out.join("model.safetensors.index.json").is_file());
@@ -104,7 +107,8 @@ fn what_cannot_be_exported_is_named() {
     head.set("general.architecture", "llama");
     head.tensors.push(TensorInfo::new("blk.0.surprise.weight", [4], GgmlType::F32));
     write(&head);
-    let expected = ExportProblem::NoRow { tensor: "blk.0.surprise.weight".to_owned(), architecture: "llama".to_owned() };
+    let expected =
+        ExportProblem::NoRow { tensor: "blk.0.surprise.weight".to_owned(), architecture: "llama".to_owned() };
     assert_eq!(problem(), expected);
     head.set("general.type", "imatrix");
     write(&head);

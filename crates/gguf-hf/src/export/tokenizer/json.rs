@@ -191,9 +191,13 @@ fn post_processor(vocab: &Vocab<'_>) -> Json {
         "special_tokens": special,
     });
     // Bytes that are processed before say that nothing is added at the other end.
-    let place = |kind: &str| vocab.gguf.kvs().position(|kv| kv.key.as_bytes() == format!("tokenizer.ggml.add_{kind}_token").as_bytes());
+    let place = |kind: &str| {
+        vocab.gguf.kvs().position(|kv| kv.key.as_bytes() == format!("tokenizer.ggml.add_{kind}_token").as_bytes())
+    };
     match (last, eos) {
-        (None, Some(false)) if sep.is_none() || place("eos") < place("sep") => json!({ "type": "Sequence", "processors": [bytes, template] }),
+        (None, Some(false)) if sep.is_none() || place("eos") < place("sep") => {
+            json!({ "type": "Sequence", "processors": [bytes, template] })
+        }
         _ => template,
     }
 }
