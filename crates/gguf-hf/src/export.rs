@@ -192,9 +192,11 @@ pub fn plan(model: impl IntoModel, options: &ExportOptions) -> Result<Export, Er
     }
     let tensors = file_tensors(&source);
     let by_name: HashMap<&str, usize> = tensors.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+    let n_rows = |name: &str| by_name.get(name).and_then(|i| tensors.get(*i)?.shape.first().copied());
     let facts = TensorFacts {
         has: &|name| by_name.contains_key(name),
-        n_tokens: by_name.get("token_embd.weight").and_then(|i| tensors.get(*i)?.shape.first().copied()),
+        n_tokens: n_rows("token_embd.weight"),
+        n_types: n_rows("token_types.weight"),
         rope: rope_scaling(&source, &by_name),
     };
     let found = candidates(gguf, &facts);

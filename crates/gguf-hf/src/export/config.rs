@@ -43,6 +43,8 @@ pub(super) struct TensorFacts<'a> {
     pub(super) has: &'a dyn Fn(&str) -> bool,
     /// The number of rows of the embeddings.
     pub(super) n_tokens: Option<u64>,
+    /// The number of rows of the embeddings of token types.
+    pub(super) n_types: Option<u64>,
     /// The rotary scaling that tensors hold.
     pub(super) rope: Option<RopeScaling>,
 }
@@ -165,7 +167,9 @@ impl Start {
                     let mut edits = solver.edits(&formula, &json!(false)).into_iter();
                     edits.find_map(|(path, value)| {
                         let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
-                        is_new.then(|| self.applied(&document, (path, value))).flatten()
+                        let changed = is_new.then(|| self.applied(&document, (path, value))).flatten();
+                        // What key-values and tensors have determined stays.
+                        changed.filter(|changed| document.iter().all(|(name, value)| changed.get(name) == Some(value)))
                     })
                 });
                 match next {
@@ -233,6 +237,7 @@ impl Start {
     /// Sets the fields that no key has, but tensors show.
     fn set_from_tensors(&self, document: &mut Map<String, Json>, tensors: &TensorFacts<'_>) {
         document.extend(tensors.n_tokens.map(|n| ("vocab_size".to_owned(), json!(n))));
+        document.extend(tensors.n_types.map(|n| ("type_vocab_size".to_owned(), json!(n))));
         let has = tensors.has;
         let has_head = has("output.weight");
         let ties = self.architecture.outside().any(|tensor| tensor.is_named("output.weight"));
@@ -309,6 +314,10 @@ impl Start {
             (first, rest) => [&[first], rest].concat(),
         };
         let (last, objects) = path.split_last()?;
+        // Only tensors have these lists.
+        if matches!(*last, "long_factor" | "short_factor") {
+            return None;
+        }
         let mut place = &mut document;
         for name in objects {
             let inner = place.entry((*name).to_owned()).or_insert_with(|| json!({}));
