@@ -1,7 +1,9 @@
-//! `cargo xtask dist`: builds the archive of a release.
+//! `cargo xtask dist`: builds the archive of a release. `cargo xtask conformance`: makes the conformance suite.
 //!
-//! The archive has the program, its manual and completions, the C library with its headers, and the licences. Its files are sorted and have the
+//! The archive of a release has the program, its manual and completions, the C library with its headers, and the licences. Its files are sorted and have the
 //! time of the commit, so that the same sources and tools give the same bytes.
+
+mod conformance;
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -16,9 +18,13 @@ use tar::{Builder, EntryType, Header};
 
 const USAGE: &str = "\
 Usage: cargo xtask dist [--target TRIPLE]
+       cargo xtask conformance
 
 Builds target/dist/ggufkit-VERSION-TRIPLE.tar.gz and adds it to target/dist/SHA256SUMS.
 Without --target, the archive is for this machine.
+
+conformance writes the suite for other implementations to target/conformance, an archive of it beside that, and
+conformance/manifest.json.
 ";
 
 /// Where each shell looks for completions, below the prefix.
@@ -55,6 +61,7 @@ fn main() -> ExitCode {
     let done = match args.as_slice() {
         ["dist"] => dist(None),
         ["dist", "--target", target] => dist(Some(target)),
+        ["conformance"] => root().and_then(|root| conformance::make(root, &target_dir(root).join("conformance"))),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -70,8 +77,8 @@ fn main() -> ExitCode {
 }
 
 fn dist(target: Option<&str>) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace")?;
-    let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let root = root()?;
+    let target_dir = target_dir(root);
     let host = host()?;
     build(root, "release", "gguf-cli", target)?;
     build(root, "library", "gguf-capi", target)?;
@@ -135,6 +142,15 @@ fn dist(target: Option<&str>) -> Result<()> {
     sum(&out)?;
     println!("{}", archive.display());
     Ok(())
+}
+
+/// The root of the workspace.
+fn root() -> Result<&'static Path> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace")?)
+}
+
+fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
 /// The content of a file in the archive.

@@ -13,7 +13,7 @@ mod keys;
 mod lengths;
 pub mod other;
 pub mod rewrite;
-mod tensors;
+pub mod tensors;
 
 /// A file, and the expected results.
 #[derive(Clone, Debug)]

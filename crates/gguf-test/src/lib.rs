@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "capi", unix))]
 pub mod capi;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod corpus;
 pub mod counting;
 #[cfg(feature = "data")]
