@@ -11,7 +11,7 @@ use quote::ToTokens;
 use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Type, UseTree, Visibility};
 
 /// The crates without a public interface in Rust.
-const WITHOUT: [&str; 4] = ["gguf-capi", "gguf-cli", "gguf-python", "gguf-test"];
+const WITHOUT: [&str; 5] = ["gguf-capi", "gguf-cli", "gguf-python", "gguf-test", "gguf-wasm"];
 
 /// The published libraries: all other crates.
 fn libraries(crates: &Path) -> Vec<String> {

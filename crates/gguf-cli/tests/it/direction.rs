@@ -20,6 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-cli", ALL),
     ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
     ("gguf-python", &["gguf-format", "gguf-quants", "ggufkit"]),
+    ("gguf-wasm", &["ggufkit"]),
     // For tests only: in no other list.
     ("gguf-test", &["gguf-format", "gguf-quants", "gguf-io", "gguf-capi"]),
 ];

@@ -1,0 +1,264 @@
+//! The functions of the module. Texts go in through `input`, answers come out through `output`; the numbers of rows and bytes are numbers of
+//! JavaScript, which are exact up to 2^53.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+#[cfg(feature = "model")]
+use ggufkit::GgmlType;
+use ggufkit::{HeadScan, ReadAt, ScanState, io::MODEL_LIMITS};
+use serde_json::{Value, json};
+
+use crate::page::{Offered, Page, TensorOrder};
+
+#[link(wasm_import_module = "page")]
+unsafe extern "C" {
+    /// Reads `len` bytes of a file at an offset to an address. Returns 1, or 0 if the bytes cannot be read.
+    safe fn read(file: u32, offset: f64, to: *mut u8, len: usize) -> u32;
+}
+
+/// A file of the page.
+#[derive(Debug)]
+struct PageFile {
+    index: u32,
+    bytes: u64,
+}
+
+impl ReadAt for PageFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.bytes) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match read(self.index, offset as f64, buf.as_mut_ptr(), buf.len()) {
+            1 => Ok(()),
+            _ => Err(io::Error::other("the browser could not read these bytes")),
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    offered: Vec<Offered>,
+    /// Never freed: an instance opens one model.
+    page: Option<&'static Page>,
+    /// The bytes of a head that is arriving.
+    head: Vec<u8>,
+    scan: Option<HeadScan>,
+    kvs: Vec<u32>,
+    tensors: Vec<(u32, u32)>,
+    #[cfg(feature = "model")]
+    tokens: Vec<u32>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+/// Runs a function with the state and the text of the input.
+fn with<T>(run: impl FnOnce(&mut State, &str) -> T) -> T {
+    STATE.with_borrow_mut(|state| {
+        let input = std::mem::take(&mut state.input);
+        run(state, &String::from_utf8_lossy(&input))
+    })
+}
+
+/// Answers with a value of the page; with `null` if none is open.
+fn answer(of: impl FnOnce(&'static Page, &mut State, &str) -> Value) {
+    with(|state, input| {
+        let value = match state.page {
+            Some(page) => of(page, state, input),
+            None => Value::Null,
+        };
+        state.output = value.to_string().into_bytes();
+    });
+}
+
+/// Number of rows from a position of a list.
+fn part<T>(list: &[T], from: u32, n: u32) -> &[T] {
+    let from = (from as usize).min(list.len());
+    let end = from.saturating_add(n as usize).min(list.len());
+    list.get(from..end).unwrap_or_default()
+}
+
+/// Makes room for a text of `len` bytes, and returns its address.
+#[unsafe(no_mangle)]
+pub extern "C" fn input(len: usize) -> *mut u8 {
+    STATE.with_borrow_mut(|state| {
+        state.input = vec![0; len];
+        state.input.as_mut_ptr()
+    })
+}
+
+/// The address of the answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn output() -> *const u8 {
+    STATE.with_borrow(|state| state.output.as_ptr())
+}
+
+/// The length of the answer in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn output_bytes() -> usize {
+    STATE.with_borrow(|state| state.output.len())
+}
+
+/// Starts to look for the end of a head whose bytes arrive one after the other. `file_bytes` is negative if it is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn scan_start(file_bytes: f64) {
+    STATE.with_borrow_mut(|state| {
+        let total = (file_bytes >= 0.0).then_some(file_bytes as u64);
+        (state.head, state.scan) = (Vec::new(), Some(HeadScan::new(total).within(MODEL_LIMITS)));
+    });
+}
+
+/// Makes room for `n` more bytes of the head, and returns their address.
+#[unsafe(no_mangle)]
+pub extern "C" fn scan_room(n: usize) -> *mut u8 {
+    STATE.with_borrow_mut(|state| {
+        let len = state.head.len();
+        state.head.resize(len.saturating_add(n), 0);
+        state.head.get_mut(len..).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)
+    })
+}
+
+/// Continues with the bytes that have arrived. Returns the number of bytes that the head has at least, negative once it is complete, and 0 if it is
+/// invalid, so that no more are needed.
+#[unsafe(no_mangle)]
+pub extern "C" fn scan() -> f64 {
+    STATE.with_borrow_mut(|state| {
+        let State { head, scan: Some(scan), .. } = state else { return 0.0 };
+        match scan.advance(head) {
+            Ok(ScanState::Complete) => -(scan.head_bytes() as f64),
+            Ok(ScanState::Need(bytes)) => bytes as f64,
+            Err(_) => 0.0,
+        }
+    })
+}
+
+/// Offers a file to [`open`]. The input is its name.
+#[unsafe(no_mangle)]
+pub extern "C" fn add_file(file_bytes: f64) {
+    with(|state, name| {
+        let index = state.offered.len() as u32;
+        state.offered.push((name.to_owned(), Arc::new(PageFile { index, bytes: file_bytes as u64 })));
+    });
+}
+
+/// Opens the model of a file. The input is its name, and the output the first screen, or an object with `error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn open() {
+    with(|state, name| {
+        // The bytes of a scanned head are read again, from the page.
+        (state.head, state.scan) = (Vec::new(), None);
+        let value = match Page::open(&state.offered, name) {
+            Ok(page) => {
+                let page: &'static Page = Box::leak(Box::new(page));
+                state.page = Some(page);
+                page.overview()
+            }
+            Err(message) => json!({ "error": message }),
+        };
+        state.output = value.to_string().into_bytes();
+    });
+}
+
+/// The findings about the model of a file, which need not be open. The input is its name.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn findings() {
+    with(|state, name| state.output = Page::findings(&state.offered, name).to_string().into_bytes());
+}
+
+/// Lists the key-value pairs whose key contains the input. Returns their number.
+#[unsafe(no_mangle)]
+pub extern "C" fn find_kvs() -> u32 {
+    with(|state, input| {
+        state.kvs = state.page.map(|page| page.find_kvs(input)).unwrap_or_default();
+        state.kvs.len() as u32
+    })
+}
+
+/// Rows of the list of key-value pairs.
+#[unsafe(no_mangle)]
+pub extern "C" fn kvs(from: u32, n: u32) {
+    answer(|page, state, _| page.kvs(part(&state.kvs, from, n)));
+}
+
+/// The whole text of a string value.
+#[unsafe(no_mangle)]
+pub extern "C" fn text(kv: u32) {
+    answer(|page, _, _| page.text(kv.into()).into());
+}
+
+/// Elements of an array.
+#[unsafe(no_mangle)]
+pub extern "C" fn elements(kv: u32, from: u32, n: u32) {
+    answer(|page, _, _| page.elements(kv.into(), from.into(), n.into()));
+}
+
+/// Lists the tensors that contain the input, by file, name, type, elements or bytes. Returns their number.
+#[unsafe(no_mangle)]
+pub extern "C" fn find_tensors(order: u32, is_descending: u32) -> u32 {
+    let order = match order {
+        1 => TensorOrder::Name,
+        2 => TensorOrder::Type,
+        3 => TensorOrder::Elements,
+        4 => TensorOrder::Bytes,
+        _ => TensorOrder::File,
+    };
+    with(|state, input| {
+        state.tensors = state.page.map(|page| page.find_tensors(input, order, is_descending != 0)).unwrap_or_default();
+        state.tensors.len() as u32
+    })
+}
+
+/// Rows of the list of tensors.
+#[unsafe(no_mangle)]
+pub extern "C" fn tensors(from: u32, n: u32) {
+    answer(|page, state, _| page.tensors(part(&state.tensors, from, n)));
+}
+
+/// What the tokenizer is.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn tokenizer() {
+    answer(|page, _, _| page.tokenizer());
+}
+
+/// Lists the tokens that contain the input, of a type unless it is negative. Returns their number.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn find_tokens(ty: i32) -> u32 {
+    with(|state, input| {
+        state.tokens = state.page.map(|page| page.find_tokens(input, (ty >= 0).then_some(ty))).unwrap_or_default();
+        state.tokens.len() as u32
+    })
+}
+
+/// Rows of the list of tokens.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn tokens(from: u32, n: u32) {
+    answer(|page, state, _| page.tokens(part(&state.tokens, from, n)));
+}
+
+/// The chat templates.
+#[unsafe(no_mangle)]
+pub extern "C" fn templates() {
+    answer(|page, _, _| page.templates());
+}
+
+/// The memory that the model needs, with types of keys and values by their numbers.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn estimate(n_ctx: f64, type_k: u32, type_v: u32, flash: u32, n_gpu_layers: f64) {
+    answer(|page, _, _| {
+        page.estimate(n_ctx as u64, GgmlType(type_k), GgmlType(type_v), flash != 0, n_gpu_layers as u64)
+    });
+}

@@ -1,0 +1,20 @@
+//! The toolkit as a module for WebAssembly, for the web viewer in `web/`: numbers and bytes in, JSON out, and no algorithm.
+//!
+//! The functions of the module (`exports.rs`) have numbers as arguments. A text is written to the address that `input` returns; an answer is
+//! read from `output`. The module imports one function, `read`, which reads bytes of a file of the page. An instance opens one model, and lives
+//! as long as the page shows it, so that its memory is released as a whole.
+//!
+//! Without the feature `model`, the module is small and is all that the first screen needs. With it, it can also answer what needs the tables of all
+//! architectures and tokenizers. The page loads both, one after the other.
+//!
+//! [`Page`] has the answers. It is also compiled for other machines, for the tests.
+#![deny(unsafe_code)]
+
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code, reason = "functions without mangled names, and the imported one")]
+mod exports;
+#[cfg(feature = "model")]
+mod model;
+mod page;
+
+pub use page::{Offered, Page, TensorOrder};

@@ -1,0 +1,3 @@
+//! The answers of the module are those of the toolkit.
+
+mod answers;

@@ -1,0 +1,113 @@
+// Builds the page twice: dist/folder, for a web server, and dist/gguf-viewer.html, one file that works without one.
+//
+// node build.mjs [--quick]     --quick compresses less, and checks no sizes
+
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { brotliCompressSync, constants } from "node:zlib";
+import { build } from "vite";
+
+/** Most bytes of the first module, and of all that is loaded before a file is opened, as brotli compresses them. */
+const MOST_MODULE = 160_000;
+const MOST_FIRST = 230_000;
+
+const root = import.meta.dirname;
+const dist = join(root, "dist");
+const quick = process.argv.includes("--quick");
+
+/** Builds a form of the module, and returns its bytes. */
+function wasm(...flags) {
+  const cargo = ["build", "--quiet", "--profile", "web", "--target", "wasm32-unknown-unknown", "-p", "gguf-wasm", ...flags];
+  execFileSync("cargo", cargo, { cwd: join(root, ".."), stdio: "inherit", env: { ...process.env, RUSTFLAGS: "-Ctarget-feature=+simd128" } });
+  const target = JSON.parse(execFileSync("cargo", ["metadata", "--format-version", "1", "--no-deps"], { cwd: join(root, "..") })).target_directory;
+  return readFileSync(join(target, "wasm32-unknown-unknown", "web", "gguf_wasm.wasm"));
+}
+
+function brotli(bytes) {
+  return brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
+}
+
+const sha = (text) => createHash("sha256").update(text).digest("base64");
+
+/** The policy: no scripts but the page's own, no other styles, requests only for files at addresses that the user gives. */
+function policy(script, style, worker) {
+  return [
+    "default-src 'none'",
+    `script-src ${script} 'wasm-unsafe-eval'`,
+    `style-src ${style}`,
+    `worker-src ${worker}`,
+    "connect-src 'self' https: http:",
+    "img-src data:",
+    "manifest-src 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join("; ");
+}
+
+const withPolicy = (html, text) => html.replace('<meta charset="utf-8" />', `<meta charset="utf-8" />\n    <meta http-equiv="Content-Security-Policy" content="${text}" />`);
+
+async function bundle(mode, out) {
+  await build({
+    root,
+    mode,
+    base: "./",
+    configFile: false,
+    logLevel: "warn",
+    build: {
+      outDir: out,
+      emptyOutDir: true,
+      target: "es2022",
+      modulePreload: false,
+      assetsInlineLimit: 0,
+      rollupOptions: { output: { entryFileNames: "viewer.js", assetFileNames: "[name][extname]" } },
+    },
+    worker: { format: "iife" },
+  });
+}
+
+rmSync(dist, { recursive: true, force: true });
+mkdirSync(dist, { recursive: true });
+const modules = { gguf: wasm("--no-default-features"), "gguf-model": wasm() };
+
+// The folder.
+const folder = join(dist, "folder");
+await bundle("folder", folder);
+for (const [name, bytes] of Object.entries(modules)) writeFileSync(join(folder, `${name}.wasm`), bytes);
+const html = readFileSync(join(folder, "index.html"), "utf8");
+writeFileSync(join(folder, "index.html"), withPolicy(html, policy("'self'", "'self'", "'self' blob:")));
+const names = readdirSync(folder).filter((name) => name !== "sw.js");
+const version = sha(Buffer.concat(names.map((name) => readFileSync(join(folder, name))))).slice(0, 16);
+const worker = readFileSync(join(root, "sw.js"), "utf8");
+writeFileSync(
+  join(folder, "sw.js"),
+  worker.replace('"VERSION"', JSON.stringify(`gguf-viewer-${version}`)).replace('"FILES"', JSON.stringify(["./", ...names])),
+);
+
+// The single file.
+const parts = join(dist, "parts");
+await bundle("single", parts);
+const script = readFileSync(join(parts, "viewer.js"), "utf8").replaceAll("</script", "<\\/script");
+const styleName = readdirSync(parts).find((name) => name.endsWith(".css"));
+const style = readFileSync(join(parts, styleName), "utf8");
+const data = Object.entries(modules).map(([name, bytes]) => `<script type="application/octet-stream" id="${name}">${bytes.toString("base64")}</script>`);
+let single = readFileSync(join(parts, "index.html"), "utf8");
+single = single.replace(/\s*<script type="module"[^>]*><\/script>/, "").replace(/\s*<link rel="stylesheet"[^>]*>/, "");
+single = withPolicy(single, policy(`'sha256-${sha(script)}'`, `'sha256-${sha(style)}'`, "blob:"));
+single = single.replace("</head>", () => `<style>${style}</style>\n  </head>`);
+single = single.replace("</body>", () => `${data.join("\n")}\n<script type="module">${script}</script>\n  </body>`);
+writeFileSync(join(dist, "gguf-viewer.html"), single);
+rmSync(parts, { recursive: true });
+
+if (!quick) {
+  const sizes = Object.fromEntries(readdirSync(folder).map((name) => [name, brotli(readFileSync(join(folder, name)))]));
+  const first = Object.entries(sizes).filter(([name]) => name !== "gguf-model.wasm" && name !== "sw.js");
+  const sum = first.reduce((sum, [, bytes]) => sum + bytes, 0);
+  console.log("bytes with brotli:", sizes);
+  console.log(`first module: ${sizes["gguf.wasm"]} of ${MOST_MODULE}; all that is loaded first: ${sum} of ${MOST_FIRST}; one file: ${single.length} bytes, plain`);
+  if (sizes["gguf.wasm"] > MOST_MODULE || sum > MOST_FIRST) {
+    console.error("the page is too large");
+    process.exit(1);
+  }
+}

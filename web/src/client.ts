@@ -1,0 +1,78 @@
+// The page's side of the worker.
+
+import PageWorker from "./worker?worker&inline";
+import type { Ask } from "./types";
+
+type Part = "gguf" | "gguf-model";
+
+/** A module: in the page itself, or beside it. */
+async function load(part: Part): Promise<ArrayBuffer> {
+  const inlined = document.getElementById(part)?.textContent?.trim();
+  if (inlined) {
+    const text = atob(inlined);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    return bytes.buffer;
+  }
+  const response = await fetch(new URL(`${part}.wasm`, document.baseURI));
+  if (!response.ok) throw new Error(`${part}.wasm, a part of this page, could not be loaded (HTTP ${response.status})`);
+  return response.arrayBuffer();
+}
+
+const loaded = new Map<Part, Promise<ArrayBuffer>>();
+
+/** Loads a module once. The first one is loaded before a file is given, so that no file waits for it. */
+export function prepare(part: Part): Promise<ArrayBuffer> {
+  const known = loaded.get(part);
+  if (known) return known;
+  const bytes = load(part).catch((error: unknown) => {
+    loaded.delete(part);
+    throw error;
+  });
+  loaded.set(part, bytes);
+  return bytes;
+}
+
+/** A worker for one model. */
+export class Client {
+  private readonly worker = new PageWorker();
+  private readonly waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
+  private last = 0;
+  private readonly ready: Promise<void>;
+
+  constructor() {
+    this.worker.onmessage = ({ data }: MessageEvent<{ id: number; value?: unknown; error?: string }>) => {
+      const waiting = this.waiting.get(data.id);
+      this.waiting.delete(data.id);
+      if (data.error !== undefined) waiting?.reject(new Error(data.error));
+      else waiting?.resolve(data.value as never);
+    };
+    this.worker.onerror = (event) => this.fail(new Error(event.message || "the worker could not be started"));
+    this.ready = prepare("gguf").then((first) => this.worker.postMessage({ first }));
+  }
+
+  private fail(error: Error): void {
+    for (const { reject } of this.waiting.values()) reject(error);
+    this.waiting.clear();
+  }
+
+  async ask<T>(ask: Ask): Promise<T> {
+    await this.ready;
+    return new Promise<T>((resolve, reject) => {
+      const id = ++this.last;
+      this.waiting.set(id, { resolve: resolve as (value: never) => void, reject });
+      this.worker.postMessage({ id, ask });
+    });
+  }
+
+  /** Gives the worker the module for findings, tokens and memory. */
+  async giveSecond(): Promise<void> {
+    this.worker.postMessage({ second: await prepare("gguf-model") });
+  }
+
+  /** Ends the worker, whatever it does. */
+  end(): void {
+    this.worker.terminate();
+    this.fail(new Error("cancelled"));
+  }
+}

@@ -1,0 +1,61 @@
+// The browser of the tests, and what all of them need.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+export const root = join(import.meta.dirname, "..");
+export const folder = join(root, "dist", "folder");
+export const single = join(root, "dist", "gguf-viewer.html");
+export const examples = join(root, "..", "crates", "ggufkit", "examples");
+export const temporary = mkdtempSync(join(tmpdir(), "gguf-web-"));
+process.on("exit", () => rmSync(temporary, { recursive: true, force: true }));
+
+const program = process.env.GGUF_PROGRAM;
+
+/** The answer of the program `gguf` as JSON. */
+export function gguf(...args) {
+  try {
+    return JSON.parse(execFileSync(program, args, { maxBuffer: 1 << 30, stdio: ["ignore", "pipe", "ignore"] }));
+  } catch (error) {
+    // The exit code is 1 where there are errors in a file.
+    if (error.stdout?.length) return JSON.parse(error.stdout);
+    throw error;
+  }
+}
+
+export async function launch() {
+  const paths = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+  const executablePath = paths.find((path) => path && existsSync(path));
+  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+}
+
+/** A page that fails the test at an error of its scripts, or where the policy is violated. `requests` are those to other places than the page's. */
+export async function open(browser, address, options = {}) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const problems = [];
+  const requests = [];
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+  context.on("request", (request) => requests.push(request.url()));
+  await page.goto(address);
+  await page.getByRole("heading", { name: "GGUF viewer" }).waitFor();
+  return { page, context, problems, requests };
+}
+
+/** Gives the page files, and waits for the first screen. */
+export async function give(page, files, name) {
+  await page.getByLabel("Open a file…").setInputFiles(files);
+  await page.getByRole("heading", { level: 2, name }).waitFor();
+}
+
+/** The texts of the cells that a table shows now, by rows. */
+export async function rows(page, label) {
+  const table = page.getByRole("table", { name: label, exact: true });
+  return table.getByRole("row").evaluateAll((rows) =>
+    rows.filter((row) => row.querySelector('[role="cell"]')).map((row) => [...row.querySelectorAll('[role="cell"]')].map((cell) => cell.textContent)),
+  );
+}

@@ -1,0 +1,146 @@
+// Hostile files and servers: each ends in a finding or in an error, and the page opens the next file.
+
+import assert from "node:assert/strict";
+import { createReadStream, readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { examples, folder, give, launch, open } from "./browser.mjs";
+import { sendFile, serve } from "./server.mjs";
+
+const corpus = process.env.GGUF_HOSTILE;
+const tiny = join(examples, "tiny.gguf");
+const whole = readFileSync(tiny);
+
+const statuses = Object.fromEntries([401, 403, 404, 416, 429, 500].map((status) => [`/status/${status}`, (_, response) => response.writeHead(status).end()]));
+const hooks = {
+  ...statuses,
+  // The whole file, whatever is asked for.
+  "/whole/tiny.gguf": (_, response) => {
+    response.writeHead(200, { "content-length": whole.length });
+    createReadStream(tiny).pipe(response);
+  },
+  // Ranges, but the page may not see of how many bytes.
+  "/hidden/tiny.gguf": (request, response) => {
+    response.removeHeader("access-control-expose-headers");
+    sendFile(request, response, tiny);
+  },
+  // No length at all.
+  "/chunked/tiny.gguf": (_, response) => createReadStream(tiny).pipe(response.writeHead(200)),
+  // Another length than it has.
+  "/lies/tiny.gguf": (_, response) => {
+    response.writeHead(206, { "content-range": "bytes 0-99/100" });
+    response.end(whole);
+  },
+  // Ends before the head does.
+  "/short/tiny.gguf": (_, response) => {
+    response.writeHead(206, { "content-length": whole.length, "content-range": `bytes 0-${whole.length - 1}/${whole.length}` });
+    response.write(whole.subarray(0, 500));
+    setTimeout(() => response.destroy(), 100);
+  },
+  "/stalls/tiny.gguf": (_, response) => {
+    response.writeHead(206, { "content-range": `bytes 0-${whole.length - 1}/${whole.length}` });
+    response.write(whole.subarray(0, 500));
+  },
+  "/closed/tiny.gguf": (_, response) => {
+    response.removeHeader("access-control-allow-origin");
+    response.end(whole);
+  },
+};
+
+let browser;
+let server;
+let other;
+before(async () => {
+  browser = await launch();
+  server = await serve({ "/page/": folder });
+  other = await serve({ "/files/": examples }, { ...hooks, "/moved/tiny.gguf": (_, response) => response.writeHead(302, { location: "/files/tiny.gguf" }).end() });
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+  await other?.close();
+});
+
+async function ask(page, address) {
+  await page.getByLabel("Address").fill(address);
+  await page.getByRole("button", { name: "Open", exact: true }).click();
+}
+
+test("servers of all kinds", async () => {
+  const { page, context } = await open(browser, `${server.origin}/page/`);
+  const says = (text) => page.getByRole("alert").filter({ hasText: text }).waitFor();
+  const opens = async (bytes) => {
+    await page.getByRole("heading", { level: 2, name: "tiny.gguf" }).waitFor();
+    await page.getByRole("row", { name: new RegExp(`tiny.gguf ${bytes}`) }).waitFor();
+  };
+  const length = whole.length.toLocaleString("en");
+  for (const kind of ["files", "moved", "whole", "hidden", "chunked"]) {
+    await ask(page, `${other.origin}/${kind}/tiny.gguf`);
+    await opens(length);
+    await ask(page, `${other.origin}/status/404`);
+    await says("no such file");
+  }
+  for (const [status, words] of [[401, "wants a token"], [403, "refuses access"], [416, "no such part"], [429, "too many requests"], [500, "failed"]]) {
+    await ask(page, `${other.origin}/status/${status}`);
+    await says(words);
+    await says(`HTTP ${status}`);
+  }
+  await ask(page, `${other.origin}/lies/tiny.gguf`);
+  await says("100");
+  await ask(page, `${other.origin}/short/tiny.gguf`);
+  await says("stopped after 500 bytes");
+  await ask(page, `${other.origin}/closed/tiny.gguf`);
+  await says("may not allow other pages");
+  await ask(page, "http://127.0.0.1:1/x.gguf");
+  await says("could not fetch");
+  await ask(page, "no address");
+  await says("not an address");
+  await ask(page, `${other.origin}/stalls/tiny.gguf`);
+  await page.getByRole("alert").filter({ hasText: "no byte came in 15 s" }).waitFor({ timeout: 40_000 });
+  await ask(page, `${other.origin}/stalls/tiny.gguf`);
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await give(page, [tiny], "tiny.gguf");
+  await context.close();
+});
+
+test("a token goes to the named server only, and is not kept", async () => {
+  const { page, context } = await open(browser, `${server.origin}/page/`);
+  other.log.length = 0;
+  await page.getByLabel("Token").fill("hf_secret");
+  await ask(page, `${other.origin}/files/tiny.gguf`);
+  await page.getByRole("heading", { level: 2, name: "tiny.gguf" }).waitFor();
+  assert.deepEqual(other.log.filter((entry) => entry.method === "GET").map((entry) => entry.authorization), ["Bearer hf_secret"]);
+  assert.ok(server.log.every((entry) => entry.authorization === undefined));
+  const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie, address: location.href }));
+  assert.ok(!kept.includes("hf_secret"), kept);
+  await page.reload();
+  assert.equal(await page.getByLabel("Token").inputValue(), "");
+  await context.close();
+});
+
+test("a link opens a file and a view", async () => {
+  const { page, context } = await open(browser, `${server.origin}/page/#view=tensors&url=${encodeURIComponent(`${other.origin}/files/tiny.gguf`)}`);
+  await page.getByRole("table", { name: "Tensors" }).waitFor();
+  await page.getByRole("cell", { name: "token_embd.weight" }).waitFor();
+  await context.close();
+});
+
+test("hostile files", { skip: corpus ? false : "GGUF_HOSTILE names no folder" }, async (t) => {
+  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const names = readdirSync(corpus);
+  assert.ok(names.length > 200, String(names.length));
+  let slowest = [0, ""];
+  for (const name of names) {
+    const from = Date.now();
+    await page.getByLabel("Open a file…").setInputFiles(join(corpus, name));
+    // The findings stand, in their view or below the error.
+    const judged = page.getByRole("button", { name: /^Findings \(\d+\)/ }).or(page.locator("main p", { hasText: /^\d+ errors?, / })).or(page.getByRole("alert"));
+    await judged.first().waitFor({ timeout: 60_000 });
+    const took = Date.now() - from;
+    if (took > slowest[0]) slowest = [took, name];
+  }
+  await give(page, [tiny], "tiny.gguf");
+  t.diagnostic(`${names.length} files; the slowest took ${slowest[0]} ms: ${slowest[1]}`);
+  assert.deepEqual(problems, []);
+  await context.close();
+});

@@ -1,0 +1,135 @@
+// Long lists, large heads, and accessibility: 100,000 tensors and 400,000 tokens.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { folder, give, launch, open, root, rows, temporary } from "./browser.mjs";
+import { largeModel, writeSparse } from "./files.mjs";
+import { serve } from "./server.mjs";
+
+let browser;
+let server;
+const large = join(temporary, "large.gguf");
+let made;
+before(async () => {
+  made = largeModel(400_000, 100_000);
+  writeSparse(large, made.head, made.length);
+  browser = await launch();
+  server = await serve({ "/page/": folder, "/files/": temporary });
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const view = (page, name) => page.getByRole("navigation").getByRole("button", { name }).click();
+
+/** The longest tasks of the page while `act` runs, in milliseconds. */
+async function longest(page, act) {
+  await page.evaluate(() => {
+    window.tasks = [];
+    window.observer = new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((entry) => entry.duration)));
+    window.observer.observe({ type: "longtask" });
+  });
+  await act();
+  await page.waitForTimeout(200);
+  return page.evaluate(() => {
+    window.observer.disconnect();
+    return window.tasks.sort((a, b) => b - a);
+  });
+}
+
+/** Scrolls a table from its start to its end in steps, and checks the last row. */
+async function scroll(page, label, last) {
+  const table = page.getByRole("table", { name: label, exact: true });
+  await table.evaluate(async (element) => {
+    for (let i = 0; i <= 60; i++) {
+      element.scrollTop = (element.scrollHeight * i) / 60;
+      await new Promise(requestAnimationFrame);
+    }
+  });
+  await table.getByText(last, { exact: true }).first().waitFor();
+}
+
+test("100,000 tensors and 400,000 tokens are scrolled, sorted and filtered", async (t) => {
+  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  await give(page, [large], "large.gguf");
+  await view(page, "Tensors");
+  await page.getByText("100,000 tensors").waitFor();
+  assert.equal(await page.getByRole("table", { name: "Tensors" }).getAttribute("aria-rowcount"), "100001");
+  const tasks = await longest(page, async () => {
+    await scroll(page, "Tensors", "blk.12499.t99999.weight");
+    await page.getByRole("button", { name: "Name" }).click();
+    await page.getByRole("button", { name: "Name" }).click();
+    await page.getByText("blk.9999.t79999.weight", { exact: true }).waitFor();
+    assert.equal((await rows(page, "Tensors"))[0][0], "blk.9999.t79999.weight");
+    await page.getByLabel("Filter").fill("t777.");
+    await page.getByText("1 tensor", { exact: true }).waitFor();
+  });
+  await view(page, "Tokens");
+  await page.getByText("400,000 tokens", { exact: true }).waitFor({ timeout: 60_000 });
+  const more = await longest(page, async () => {
+    await scroll(page, "Tokens", "Ġtok399999");
+    await page.getByLabel("Text, bytes as text, or id").fill(" tok39999");
+    await page.getByText("11 tokens", { exact: true }).waitFor({ timeout: 60_000 });
+  });
+  const bytes = (await rows(page, "Tokens"))[0][2];
+  assert.equal(bytes, Buffer.from(" tok39999").toString("hex").replace(/..(?!$)/g, "$& "));
+  t.diagnostic(`long tasks: tensors ${JSON.stringify(tasks)}, tokens ${JSON.stringify(more)} ms`);
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
+test("a large head is parsed in the worker, and one request fetches it", async (t) => {
+  const { page, context } = await open(browser, `${server.origin}/page/`);
+  const opened = async (act) => {
+    const from = Date.now();
+    await act();
+    await page.getByRole("heading", { level: 2, name: "large.gguf" }).waitFor();
+    return Date.now() - from;
+  };
+  const local = await opened(() => page.getByLabel("Open a file…").setInputFiles(large));
+  server.log.length = 0;
+  await page.getByLabel("Address").fill(`${server.origin}/files/large.gguf`);
+  await page.getByRole("button", { name: "Open", exact: true }).click();
+  await page.getByText(/^Opening/).waitFor();
+  const remote = await opened(async () => {});
+  const requests = server.log.filter((entry) => entry.path === "/files/large.gguf");
+  const sent = requests.reduce((sum, entry) => sum + entry.sent, 0);
+  t.diagnostic(`head ${made.head.length} bytes; first screen ${local} ms after the choice, ${remote} ms from the server; ${requests.length} requests, ${sent} bytes sent`);
+  assert.equal(requests.length, 1);
+  await context.close();
+});
+
+const MODES = [
+  ["light", { colorScheme: "light" }],
+  ["dark", { colorScheme: "dark" }],
+  ["forced colours", { forcedColors: "active" }],
+  ["reduced motion", { reducedMotion: "reduce" }],
+  ["200 % zoom", { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
+];
+
+for (const [mode, options] of MODES) {
+  test(`axe finds nothing: ${mode}`, async () => {
+    // The policy of the page keeps other scripts out, and axe is one.
+    const { page, context } = await open(browser, `${server.origin}/page/`, { ...options, bypassCSP: true });
+    await page.addScriptTag({ path: join(root, "node_modules", "axe-core", "axe.min.js") });
+    const check = async (name) => {
+      const found = await page.evaluate(() => axe.run());
+      assert.deepEqual(found.violations.map((v) => `${name}: ${v.id}: ${v.nodes.map((node) => node.html.slice(0, 120)).join("; ")}`), []);
+    };
+    await check("empty");
+    const examples = join(root, "..", "crates", "ggufkit", "examples");
+    await give(page, ["tiny-00001-of-00002.gguf", "tiny-00002-of-00002.gguf"].map((name) => join(examples, name)), "tiny-00001-of-00002.gguf");
+    await page.getByRole("button", { name: /Findings \(/ }).waitFor();
+    for (const button of await page.getByRole("navigation").getByRole("button").all()) {
+      await button.click();
+      await page.waitForTimeout(150);
+      await check(await button.textContent());
+    }
+    await view(page, "Metadata");
+    await page.getByTitle("Show tokenizer.ggml.tokens").click();
+    await check("array");
+    await context.close();
+  });
+}
