@@ -99,7 +99,7 @@ pub fn print_of_several(
         print_findings(ui, &section.report, findings)?;
     }
     noted.extend(new);
-    Ok(ui.flush()?)
+    ui.flush()
 }
 
 /// Prints all findings, then a line with the verdict for `subject`.
