@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::dtype::SourceTensor;
 use crate::facts::Fact;
 use crate::formula::{self, Fields};
-use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
+use crate::model_plan::{ModelPlan, Mtp, OutType, PlanError};
 use crate::warning::ArchitectureWarning;
 
 mod blocks;
@@ -118,16 +118,16 @@ pub(crate) fn plan_parts(
     if checkpoint.tokenizer.trims_embeddings {
         trim(sources, &mut plan.fields);
     }
-    let asked = NextTokens::of(&plan.fields);
-    if asked != NextTokens::Included && !checkpoint.separates_next_tokens {
+    let asked = Mtp::of(&plan.fields);
+    if asked != Mtp::Included && !checkpoint.separates_mtp {
         return Err(PlanError::NotSeparate { architecture: plan.architecture, asked });
     }
-    if asked == NextTokens::Only && checkpoint.keeps_main_blocks {
-        plan.warnings.push(ArchitectureWarning::OnlyNextTokens { architecture: plan.architecture });
+    if asked == Mtp::Only && checkpoint.keeps_main_blocks {
+        plan.warnings.push(ArchitectureWarning::OnlyMtp { architecture: plan.architecture });
     }
     for (formula, what) in checkpoint.refuse {
         if formulas::condition_holds(formula, what, &plan.fields)? {
-            let is_about_next = asked != NextTokens::Included && formula::reads(formula, Fact::NextTokens);
+            let is_about_next = asked != Mtp::Included && formula::reads(formula, Fact::Mtp);
             return Err(match is_about_next {
                 true => PlanError::NotSeparate { architecture: plan.architecture, asked },
                 false => PlanError::Refused { architecture: plan.architecture, what },

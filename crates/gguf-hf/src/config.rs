@@ -331,7 +331,7 @@ mod tests {
                 .map(|(name, _)| *name)
         };
         let names: std::collections::BTreeSet<&str> = facts.chain(tables.flat_map(of_tensors)).collect();
-        assert!(names.contains("next_tokens") && names.contains("n_positions"), "{names:?}");
+        assert!(names.contains("mtp") && names.contains("n_positions"), "{names:?}");
         let values = [
             json!("left_out"),
             json!("only"),

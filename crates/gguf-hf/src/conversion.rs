@@ -6,7 +6,7 @@ use gguf_format::GgmlType;
 use gguf_pipeline::plan::Plan;
 
 use crate::metadata::{self, ModelMetadata};
-use crate::model_plan::{NextTokens, Skipped};
+use crate::model_plan::{Mtp, Skipped};
 use crate::packed::Unpacked;
 use crate::warning::Warning;
 
@@ -47,7 +47,7 @@ pub struct Conversion {
     /// The components of the output file name.
     pub metadata: ModelMetadata,
     /// How the multi-token prediction blocks are handled.
-    pub next_tokens: NextTokens,
+    pub mtp: Mtp,
 }
 
 impl Conversion {
@@ -81,9 +81,9 @@ impl Conversion {
                 metadata.size_label = None;
             }
             let name = metadata::default_file_name(&metadata, is_model.then_some(ty));
-            let before = match (self.kind, self.next_tokens) {
+            let before = match (self.kind, self.mtp) {
                 (OutputKind::Projector, _) => "mmproj-",
-                (_, NextTokens::Only) => "mtp-",
+                (_, Mtp::Only) => "mtp-",
                 _ => "",
             };
             let name = match (self.kind, name.strip_suffix(".gguf")) {

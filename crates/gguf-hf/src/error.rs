@@ -183,7 +183,7 @@ impl Error {
             Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
             Error::Export { problem, .. } => !matches!(**problem, ExportProblem::OtherFile { .. }),
             // Options that do not apply to the checkpoint.
-            Error::Plan { source: PlanError::NotSeparate { .. } | PlanError::NoNextTokens { .. }, .. } => false,
+            Error::Plan { source: PlanError::NotSeparate { .. } | PlanError::NoMtp { .. }, .. } => false,
             Error::NoConfig { .. }
             | Error::NotMistral { .. }
             | Error::NotACheckpoint { .. }

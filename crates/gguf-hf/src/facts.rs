@@ -29,8 +29,8 @@ facts! {
     // Options.
     /// Whether a target model is given.
     HasTarget "has_target"
-    /// Which blocks are written: `left_out` or `only` for those that predict further tokens.
-    NextTokens "next_tokens"
+    /// Which blocks are written: `left_out` or `only` for the MTP blocks.
+    Mtp "mtp"
     /// The number of the file type, `general.file_type`.
     FileType "file_type"
 

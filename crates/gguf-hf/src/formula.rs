@@ -6,7 +6,7 @@
 //! | notation | value |
 //! |---|---|
 //! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
-//! | `@next_tokens` | a fact that the conversion knows beside the configuration, see the module `facts` |
+//! | `@mtp` | a fact that the conversion knows beside the configuration, see the module `facts` |
 //! | `n_embd\|hidden_size\|768` | the first that is present, even if `null` |
 //! | `head_dim ?? 64` | the first that is present and not `null` |
 //! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and empty values are false |

@@ -69,7 +69,7 @@ pub use error::{Error, Names};
 pub use folder::{Folder, FolderFile, MemoryFolder};
 pub use folder_error::FolderError;
 pub use image::{is_image_model, is_image_model_folder};
-pub use model_plan::{ModelPlan, NextTokens, Origin, OutType, PlanError, Skipped};
+pub use model_plan::{ModelPlan, Mtp, Origin, OutType, PlanError, Skipped};
 pub use options::Options;
 pub use packed::Unpacked;
 pub use problem::{FileProblem, UnsupportedFeature};

@@ -91,7 +91,7 @@ impl OutType {
 /// How to handle the multi-token prediction blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum NextTokens {
+pub enum Mtp {
     /// They follow the model's main blocks.
     #[default]
     Included,
@@ -101,20 +101,20 @@ pub enum NextTokens {
     Only,
 }
 
-impl NextTokens {
-    /// The value of [`Fact::NextTokens`].
+impl Mtp {
+    /// The value of [`Fact::Mtp`].
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
-            NextTokens::Included => None,
-            NextTokens::LeftOut => Some("left_out"),
-            NextTokens::Only => Some("only"),
+            Mtp::Included => None,
+            Mtp::LeftOut => Some("left_out"),
+            Mtp::Only => Some("only"),
         }
     }
 
-    /// Parses [`Fact::NextTokens`].
-    pub(crate) fn of(fields: &Fields) -> NextTokens {
-        let name = fields.facts.get(Fact::NextTokens).and_then(|value| value.as_str());
-        [NextTokens::LeftOut, NextTokens::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
+    /// Parses [`Fact::Mtp`].
+    pub(crate) fn of(fields: &Fields) -> Mtp {
+        let name = fields.facts.get(Fact::Mtp).and_then(|value| value.as_str());
+        [Mtp::LeftOut, Mtp::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
     }
 }
 
@@ -455,10 +455,10 @@ pub enum PlanError {
         /// The architecture name in GGUF.
         architecture: &'static str,
         /// The requested handling.
-        asked: NextTokens,
+        asked: Mtp,
     },
     /// Only the multi-token prediction blocks were requested, and the checkpoint has none.
-    NoNextTokens {
+    NoMtp {
         /// The architecture name in GGUF.
         architecture: &'static str,
     },
@@ -628,10 +628,10 @@ impl fmt::Display for PlanError {
                 write!(f, "config.json: the conversion to {architecture} does not support {what}")
             }
             PlanError::NotSeparate { architecture, asked } => {
-                let what = if *asked == NextTokens::Only { "written alone" } else { "omitted" };
+                let what = if *asked == Mtp::Only { "written alone" } else { "omitted" };
                 write!(f, "multi-token prediction blocks of the architecture {architecture} cannot be {what}")
             }
-            PlanError::NoNextTokens { architecture } => {
+            PlanError::NoMtp { architecture } => {
                 write!(f, "the checkpoint has no multi-token prediction blocks of the architecture {architecture}")
             }
             PlanError::Missing { tensor, name } => {

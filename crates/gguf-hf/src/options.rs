@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gguf_format::ByteOrder;
 
 use crate::folder::Folder;
-use crate::model_plan::{NextTokens, OutType};
+use crate::model_plan::{Mtp, OutType};
 
 /// Conversion options.
 ///
@@ -33,7 +33,7 @@ pub struct Options {
     /// Whether to write only metadata and tokenizer, without tensors.
     pub vocab_only: bool,
     /// How to handle the multi-token prediction blocks.
-    pub next_tokens: NextTokens,
+    pub mtp: Mtp,
     /// Whether to convert the image and audio encoders instead of the language model.
     pub projector: bool,
     /// For an adapter, the folder with the `config.json` of its base model; `None` for the adapter's folder.
@@ -141,8 +141,8 @@ impl Options {
     }
 
     /// Sets how the multi-token prediction blocks are handled.
-    pub fn next_tokens(mut self, next_tokens: NextTokens) -> Options {
-        self.next_tokens = next_tokens;
+    pub fn mtp(mut self, mtp: Mtp) -> Options {
+        self.mtp = mtp;
         self
     }
 

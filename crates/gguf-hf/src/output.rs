@@ -59,7 +59,7 @@ pub(crate) fn lay_out(
         None => Vec::new(),
     };
     let (n_errors, findings) = check_planned_head(&plan, fields_of)?;
-    let is_error = |w: &&Warning| matches!(w, Warning::Architecture(ArchitectureWarning::OnlyNextTokens { .. }));
+    let is_error = |w: &&Warning| matches!(w, Warning::Architecture(ArchitectureWarning::OnlyMtp { .. }));
     let n_errors = n_errors + warnings.iter().filter(is_error).count();
     warnings.extend(findings);
     Ok(Conversion {
@@ -72,7 +72,7 @@ pub(crate) fn lay_out(
         warnings,
         n_errors,
         metadata: keys.metadata,
-        next_tokens: options.next_tokens,
+        mtp: options.mtp,
     })
 }
 

@@ -71,8 +71,8 @@ impl Strategy for TextModel {
         let (layout, document, original) = read_layout(request)?;
         let mut config = read_config(files, document)?;
         // Tables are selected by these facts, too.
-        if let Some(name) = options.next_tokens.name() {
-            config.facts_mut().set(Fact::NextTokens, name);
+        if let Some(name) = options.mtp.name() {
+            config.facts_mut().set(Fact::Mtp, name);
         }
         // Formulas select a chat template by the name of the folder.
         let folder = files.path().file_name().map(|name| name.to_string_lossy().into_owned());

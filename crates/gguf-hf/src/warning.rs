@@ -92,7 +92,7 @@ pub enum ArchitectureWarning {
     /// No tensor is decoded from FP8 with scales.
     NoFp8,
     /// Only the multi-token prediction blocks are written, which llama.cpp does not load without the main blocks.
-    OnlyNextTokens {
+    OnlyMtp {
         /// The architecture name in GGUF.
         architecture: &'static str,
     },
@@ -120,7 +120,7 @@ impl fmt::Display for ArchitectureWarning {
                 "the {what} are not fused, because llama.cpp has no fused tensor for them in the architecture {architecture}"
             ),
             ArchitectureWarning::NoFp8 => f.write_str("the checkpoint has no FP8 tensors with scales to write as Q8_0"),
-            ArchitectureWarning::OnlyNextTokens { architecture } => write!(
+            ArchitectureWarning::OnlyMtp { architecture } => write!(
                 f,
                 "llama.cpp does not load the multi-token prediction blocks of the architecture {architecture} without its main blocks"
             ),

@@ -168,10 +168,10 @@ impl<'g> Model<'g> {
             self.hparams.markov_rank = Some(self.tensor("markov_w1.weight").map_or(0, |t| t.dims.dim(0)));
             self.hparams.has_selector = Some(self.tensor("selector_hidden.weight").is_some());
         }
-        let n_main = self.hparams.blocks.unwrap_or(0).saturating_sub(self.hparams.nextn);
+        let n_main = self.hparams.blocks.unwrap_or(0).saturating_sub(self.hparams.mtp_blocks);
         let next = format!("blk.{n_main}.nextn.eh_proj.weight");
-        if self.arch == "deepseek4" && self.hparams.nextn > 0 && self.tensor(&next).is_none() {
-            self.hparams.nextn = 0;
+        if self.arch == "deepseek4" && self.hparams.mtp_blocks > 0 && self.tensor(&next).is_none() {
+            self.hparams.mtp_blocks = 0;
         }
     }
 

@@ -196,8 +196,8 @@ pub struct Hparams<'g> {
     pub rescale_every: Option<u64>,
     /// Length of the runs of blocks whose second block has experts, if not all blocks have experts.
     pub moe_every: Option<u64>,
-    /// Number of trailing blocks that predict further tokens.
-    pub nextn: u64,
+    /// Number of trailing MTP blocks.
+    pub mtp_blocks: u64,
     /// Elements of one head of keys of latent attention, before its projections are merged.
     pub head_k_mla: Option<u64>,
     /// Elements of one head of values of latent attention, before its projections are merged.
@@ -299,7 +299,7 @@ impl<'g> Hparams<'g> {
             head_v_swa: int(keys::ATTENTION_VALUE_LENGTH_SWA).or(head_v),
             target_layers: value(keys::TARGET_LAYERS).and_then(|v| v.as_array()).map(|a| a.len()),
             time_decay: int(keys::TIME_DECAY_EXTRA_DIM).or_else(|| int(keys::ATTENTION_DECAY_LORA_RANK)),
-            nextn: int(keys::NEXTN_PREDICT_LAYERS).unwrap_or(0),
+            mtp_blocks: int(keys::NEXTN_PREDICT_LAYERS).unwrap_or(0),
             head_k_mla: mla.map(|(head_k, _)| head_k),
             head_v_mla: mla.map(|(_, head_v)| head_v),
             recurrent: value(keys::ATTENTION_RECURRENT_LAYERS).and_then(PerBlock::new),
@@ -394,15 +394,15 @@ impl<'g> Hparams<'g> {
         self.moe_every.is_none_or(|every| block.checked_rem(every) == Some(1))
     }
 
-    /// Whether block `block` is one of the trailing blocks that predict further tokens.
-    pub fn is_nextn(&self, block: u64) -> bool {
-        self.blocks.is_some_and(|n| block >= n.saturating_sub(self.nextn))
+    /// Whether block `block` is one of the trailing MTP blocks.
+    pub fn is_mtp(&self, block: u64) -> bool {
+        self.blocks.is_some_and(|n| block >= n.saturating_sub(self.mtp_blocks))
     }
 
     /// Whether block `block` has a recurrent layer instead of attention: according to the list in a key, the interval
     /// of blocks with attention, or a key-value head count of 0.
     pub fn is_recurrent(&self, block: u64) -> bool {
-        if self.is_nextn(block) {
+        if self.is_mtp(block) {
             return false;
         }
         if let Some(listed) = self.recurrent {
@@ -421,10 +421,10 @@ impl<'g> Hparams<'g> {
         Hparams { attention_interval: interval, ..*self }.is_recurrent(block)
     }
 
-    /// Whether block `block` uses sliding-window attention, according to the list in a key. Blocks that predict
-    /// further tokens do.
+    /// Whether block `block` uses sliding-window attention, according to the list in a key. MTP blocks
+    /// do.
     pub fn is_windowed(&self, block: u64) -> bool {
-        self.is_nextn(block) || self.windowed.is_some_and(|listed| PerBlock::Each(listed).flag(block))
+        self.is_mtp(block) || self.windowed.is_some_and(|listed| PerBlock::Each(listed).flag(block))
     }
 
     /// Elements of one head of keys of block `block`, which depends on its window.
@@ -442,9 +442,9 @@ impl<'g> Hparams<'g> {
         self.heads_kv.and_then(|heads| heads.get(block)).unwrap_or(0)
     }
 
-    /// Whether block `block` has an indexer of its own, according to the list in a key. Blocks that predict further tokens have none.
+    /// Whether block `block` has an indexer of its own, according to the list in a key. MTP blocks have none.
     pub fn has_indexer(&self, block: u64) -> bool {
-        !self.is_nextn(block) && self.indexers.is_some_and(|listed| listed.flag(block))
+        !self.is_mtp(block) && self.indexers.is_some_and(|listed| listed.flag(block))
     }
 
     /// Whether block `block` has keys and values of its own.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::ByteOrder;
-use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
+use gguf_hf::{Conversion, Mtp, Options, OutType, OutputKind, Skipped};
 use gguf_io::{DiskSpace, Output};
 use gguf_pipeline::{Plan, RunOptions};
 
@@ -316,10 +316,10 @@ impl Args {
             .dense_modules(self.sentence_transformers_dense_modules)
             .mistral_format(self.mistral_format)
             .no_community_template(self.disable_mistral_community_chat_template)
-            .next_tokens(match (self.mtp, self.no_mtp) {
-                (true, _) => NextTokens::Only,
-                (_, true) => NextTokens::LeftOut,
-                _ => NextTokens::Included,
+            .mtp(match (self.mtp, self.no_mtp) {
+                (true, _) => Mtp::Only,
+                (_, true) => Mtp::LeftOut,
+                _ => Mtp::Included,
             });
         let mut conversion = open::conversion(dir, &options)?;
         if conversion.kind != OutputKind::Model {

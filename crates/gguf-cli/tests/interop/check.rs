@@ -17,7 +17,7 @@ use std::thread;
 
 use gguf_format::check::Severity;
 use gguf_format::{GgmlType, Gguf, ValueType, keys};
-use gguf_hf::{NextTokens, Options};
+use gguf_hf::{Mtp, Options};
 use gguf_model::Hparams;
 use gguf_model::arch::Need;
 use gguf_test::peers::{self, Peers};
@@ -314,8 +314,8 @@ fn options(folder: &Path, args: &[Value]) -> Options {
     let mut args = args.iter().filter_map(Value::as_str);
     while let Some(arg) = args.next() {
         match arg {
-            "--mtp" => options.next_tokens = NextTokens::Only,
-            "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
+            "--mtp" => options.mtp = Mtp::Only,
+            "--no-mtp" => options.mtp = Mtp::LeftOut,
             "--target-model-dir" => options.target = args.next().map(|target| Arc::new(folder.join(target)) as _),
             _ => {}
         }

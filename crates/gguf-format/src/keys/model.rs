@@ -383,7 +383,7 @@ keys! { MODEL
         ADAPTERS_ROUTER_GAIN = "{arch}.adapters.router_gain": f32;
     }
     Speculative {
-        /// Number of last blocks that predict further tokens.
+        /// Number of multi-token prediction (MTP) blocks, which are the last ones.
         NEXTN_PREDICT_LAYERS = "{arch}.nextn_predict_layers": u32 in "layers";
         /// Layers of the target model whose output the draft model reads.
         TARGET_LAYERS = "{arch}.target_layers": [i32];

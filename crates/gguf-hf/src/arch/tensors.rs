@@ -15,7 +15,7 @@ use super::slot::{Binding, Slot};
 use crate::dtype::SourceTensor;
 use crate::facts::Fact;
 use crate::formula::Fields;
-use crate::model_plan::{ModelPlan, NextTokens, PlanError};
+use crate::model_plan::{ModelPlan, Mtp, PlanError};
 
 /// Adds the output tensors made from the checkpoint's tensors. `needs_all`: whether a missing tensor that the architecture needs is an error.
 pub(super) fn add(
@@ -28,8 +28,8 @@ pub(super) fn add(
     // Sizes in rows refer to the planned keys.
     let parameters = plan.parameters.clone();
     let sizes = Sizes::new(&parameters, checkpoint, plan);
-    let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.nextn);
-    let next_tokens = NextTokens::of(&plan.fields);
+    let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.mtp_blocks);
+    let mtp = Mtp::of(&plan.fields);
     let rows = Rows::new(architecture, checkpoint);
     let formulas = Formulas::default();
     let mut assignment = Assignment::new(checkpoint, &rows, &sizes, &formulas, plan)?;
@@ -53,8 +53,8 @@ pub(super) fn add(
         return Err(PlanError::Unmapped { tensors: unmapped, architecture, n_blocks });
     }
     let is_next = |key: &SlotKey| key.block.is_some_and(|block| block >= n_main);
-    if next_tokens == NextTokens::Only && !slots.keys().any(is_next) {
-        return Err(PlanError::NoNextTokens { architecture: plan.architecture });
+    if mtp == Mtp::Only && !slots.keys().any(is_next) {
+        return Err(PlanError::NoMtp { architecture: plan.architecture });
     }
     for (key, slot) in in_file_order(&slots) {
         let name = key.output_name(&slot.tensor);
@@ -81,7 +81,7 @@ pub(super) fn add(
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
     let root = checkpoint.names.roots.iter().find(is_used).copied().unwrap_or_default();
-    let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
+    let first_block = if mtp == Mtp::Only { n_main } else { 0 };
     missing(architecture, checkpoint, root, &slots, &sizes, first_block, rows.place_of_sound)
 }
 
@@ -106,8 +106,8 @@ struct Assignment<'a> {
     sizes: &'a Sizes<'a>,
     formulas: &'a Formulas,
     renames: Vec<(&'static str, &'static str)>,
-    next_tokens: NextTokens,
-    /// The number of blocks before those that predict further tokens.
+    mtp: Mtp,
+    /// The number of blocks before the MTP blocks.
     n_main: u64,
     /// Whether one of the tensors of which only the first is used was found.
     has_first: bool,
@@ -127,17 +127,17 @@ impl<'a> Assignment<'a> {
                 renames.push((*old, *new));
             }
         }
-        let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.nextn);
-        let next_tokens = NextTokens::of(&plan.fields);
-        Ok(Assignment { checkpoint, rows, sizes, formulas, renames, next_tokens, n_main, has_first: false })
+        let n_main = plan.fields.n_blocks.saturating_sub(sizes.own.mtp_blocks);
+        let mtp = Mtp::of(&plan.fields);
+        Ok(Assignment { checkpoint, rows, sizes, formulas, renames, mtp, n_main, has_first: false })
     }
 
     /// What becomes of the next tensor.
     fn of(&mut self, source: &SourceTensor, fields: &Fields) -> Result<Assigned, PlanError> {
-        let (checkpoint, next_tokens) = (self.checkpoint, self.next_tokens);
+        let (checkpoint, mtp) = (self.checkpoint, self.mtp);
         let name = match names::of_text_model(checkpoint, &self.renames, &source.name) {
             Ok(name) => match names::in_appended_block(checkpoint, &name, self.n_main) {
-                Some(_) if next_tokens == NextTokens::LeftOut => return Ok(Assigned::Skipped(LEFT_OUT)),
+                Some(_) if mtp == Mtp::LeftOut => return Ok(Assigned::Skipped(LEFT_OUT)),
                 appended => appended.unwrap_or(name),
             },
             Err(reason) => return Ok(Assigned::Skipped(reason)),
@@ -173,15 +173,15 @@ impl<'a> Assignment<'a> {
         }
         let count = |found: &Match| sizes.n_blocks_of(found.tensor.row);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
-        if self.next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
+        if self.mtp == Mtp::LeftOut && matches.iter().any(is_beyond) {
             return Assigned::Skipped(LEFT_OUT);
         }
         let is_shared = |found: &Match| match found.key.block {
             Some(block) => block >= n_main,
             None => SHARED.contains(&found.tensor.row.name),
         };
-        if self.next_tokens == NextTokens::Only && !matches.is_empty() && !matches.iter().any(is_shared) {
-            return Assigned::Skipped("only the blocks that predict further tokens are asked for");
+        if self.mtp == Mtp::Only && !matches.is_empty() && !matches.iter().any(is_shared) {
+            return Assigned::Skipped("only the MTP blocks are asked for");
         }
         if self.checkpoint.drops_further_blocks && matches.iter().any(is_beyond) {
             return Assigned::Skipped("belongs to a block that the model does not have in llama.cpp");
@@ -300,7 +300,7 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
 }
 
 /// Why tensors of multi-token prediction blocks are left out.
-const LEFT_OUT: &str = "predicts further tokens";
+const LEFT_OUT: &str = "belongs to an MTP block";
 
 /// Tensors that multi-token prediction blocks share with the model.
 const SHARED: &[&str] = &["token_embd.weight", "output_norm.weight", "output.weight"];

@@ -14,7 +14,7 @@ use gguf_format::{ByteOrder, Gguf, ValueRef};
 use gguf_hf::config::Config;
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
-use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan, plan_folder};
+use gguf_hf::{Mtp, Options, OutType, Warning, convert, plan, plan_folder};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
 use gguf_test::peers::{self, Peers};
@@ -42,8 +42,8 @@ fn options(job: &Value) -> Option<Options> {
             "--bigendian" => options.order = ByteOrder::Big,
             "--mmproj" => options.projector = true,
             "--vocab-only" => options.vocab_only = true,
-            "--mtp" => options.next_tokens = NextTokens::Only,
-            "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
+            "--mtp" => options.mtp = Mtp::Only,
+            "--no-mtp" => options.mtp = Mtp::LeftOut,
             "--base" => options.base = Some(Arc::new(peers::data("hf").join(args.next()?))),
             "--target-model-dir" => options.target = Some(Arc::new(PathBuf::from(args.next()?))),
             "--model-name" => options.name = Some(args.next()?.to_owned()),

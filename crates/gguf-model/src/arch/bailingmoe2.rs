@@ -1,5 +1,5 @@
-//! Ling 2.0 (Bailing) and Sarvam: query and key norms, half of each head rotated, and a block that predicts further
-//! tokens.
+//! Ling 2.0 (Bailing) and Sarvam: query and key norms, half of each head rotated, and an MTP block.
+//!
 //!
 //! Rules: `load_arch_tensors` in `src/models/bailingmoe2.cpp` of llama.cpp, `BailingMoeV2Model` and `SarvamMoEModel` in
 //! `conversion/bailingmoe.py`. Sarvam rotates whole heads, and its selection bias is centered around zero.
@@ -20,11 +20,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::LEADING_DENSE_BLOCK_COUNT,
     ],
     outside: &[OUTSIDE],
-    block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED, NEXT_TOKENS],
+    block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED, MTP],
     checkpoints: &[
         Checkpoint {
             classes: &["BailingMoeV2ForCausalLM"],
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
             ..Checkpoint::TEXT
         },
         Checkpoint {
@@ -34,7 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 peeked: &[("expert_biases", "layers.{}.mlp.gate.centered_bias")],
                 ..TensorFacts::NONE
             },
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS, ROPE_WHOLE_HEAD],
+            keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS, ROPE_WHOLE_HEAD],
             ..Checkpoint::TEXT
         },
     ],
@@ -70,7 +70,7 @@ const BLOCK: &[Row] = rows! {
     "attn_k_norm.weight"       [HeadK]      Required Always <- "attention.key_layernorm";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.expert_bias";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.centered_bias" => RowOp::Values("[[] if b == null else centered(b) for b in @expert_biases]");
-    "layer_output_norm.weight" [Embd]       Optional NextTokens <- "final_layernorm";
+    "layer_output_norm.weight" [Embd]       Optional Mtp <- "final_layernorm";
 };
 
 const SHARED: &[Row] = rows! {

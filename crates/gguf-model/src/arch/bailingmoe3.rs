@@ -1,5 +1,5 @@
-//! Ling 3.0 (Bailing): delta attention in most blocks, latent attention with a gate for each head in the others, and blocks that
-//! predict further tokens.
+//! Ling 3.0 (Bailing): delta attention in most blocks, latent attention with a gate for each head in the others, and MTP blocks.
+//!
 //!
 //! Rules: `load_arch_tensors` in `src/models/bailingmoe3.cpp` of llama.cpp, `BailingMoeV3Model` and `BailingMoeV3VLModel` in
 //! `conversion/bailingmoe3.py`.
@@ -57,8 +57,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-const LING3: Checkpoint =
-    Checkpoint { separates_next_tokens: true, refuse: &[LORA, UNSAFE, ELEMENTWISE], ..Checkpoint::TEXT };
+const LING3: Checkpoint = Checkpoint { separates_mtp: true, refuse: &[LORA, UNSAFE, ELEMENTWISE], ..Checkpoint::TEXT };
 
 const LORA: (&str, &str) = ("not (no_kda_lora|false)", "narrow states in delta attention (no_kda_lora is not true)");
 
@@ -69,7 +68,7 @@ const ELEMENTWISE: (&str, &str) =
     ("gated_attention_proj_granularity_type != 'head_wise'", "attention gates that are not head_wise");
 
 const FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers or null";
+    let num_nextn_predict_layers = "null if @mtp == 'left_out' else num_nextn_predict_layers or null";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
     let num_key_value_heads = "1";
 };
@@ -137,8 +136,8 @@ const SHARED_EXPERT: &[Row] = rows! {
 };
 
 const NEXT: &[Row] = rows! {
-    "nextn.eh_proj.weight"     [TwiceEmbd Embd] Required NextTokens <- "eh_proj";
-    "nextn.enorm.weight"       [Embd]           Required NextTokens <- "enorm";
-    "nextn.hnorm.weight"       [Embd]           Required NextTokens <- "hnorm";
-    "layer_output_norm.weight" [Embd]           Required NextTokens <- "final_layernorm";
+    "nextn.eh_proj.weight"     [TwiceEmbd Embd] Required Mtp <- "eh_proj";
+    "nextn.enorm.weight"       [Embd]           Required Mtp <- "enorm";
+    "nextn.hnorm.weight"       [Embd]           Required Mtp <- "hnorm";
+    "layer_output_norm.weight" [Embd]           Required Mtp <- "final_layernorm";
 };

@@ -39,9 +39,9 @@ pub struct Checkpoint {
     pub rescaled: &'static [&'static str],
     /// Whether tensors of blocks beyond the model's own are omitted.
     pub drops_further_blocks: bool,
-    /// Whether the blocks that predict further tokens can be omitted, or written alone. The fact
-    /// `@next_tokens` is then `left_out` or `only`.
-    pub separates_next_tokens: bool,
+    /// Whether the MTP blocks can be omitted, or written alone. The fact
+    /// `@mtp` is then `left_out` or `only`.
+    pub separates_mtp: bool,
     /// Whether llama.cpp does not load these blocks without the main blocks.
     pub keeps_main_blocks: bool,
     /// Additional tensor files, which come first: the path in the folder, the prefix of names, and its replacement.
@@ -180,7 +180,7 @@ impl Checkpoint {
         names: TensorNames::TEXT,
         rescaled: &[],
         drops_further_blocks: false,
-        separates_next_tokens: false,
+        separates_mtp: false,
         keeps_main_blocks: false,
         dense: &[],
         dense_modules: false,

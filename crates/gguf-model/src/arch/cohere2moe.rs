@@ -27,7 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::ROPE_FREQ_BASE_SWA,
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, NEXT_TOKENS],
+    block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, MTP],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2MoeForCausalLM"],
         names: TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
@@ -35,7 +35,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "num_shared_experts and (shared_expert_combination_strategy|'average') != 'average'",
             "a shared_expert_combination_strategy other than \"average\"",
         )],
-        keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NO_ROPE_SCALING],
+        keys: &[MTP_FIELDS, GENERIC, KEYS, NO_ROPE_SCALING],
         ..Checkpoint::TEXT
     }],
 };

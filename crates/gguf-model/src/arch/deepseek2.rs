@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::VOCAB_SIZE,
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, LATENT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[
         Checkpoint {
             classes: &[
@@ -48,9 +48,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Glm4MoeLiteForCausalLM"],
-            separates_next_tokens: true,
+            separates_mtp: true,
             names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
-            keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_NEXT_TOKENS],
+            keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_MTP],
             tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
@@ -85,7 +85,7 @@ pub(super) const LATENT_KEYS: &[Key] = keys! {
     "rope.scaling.yarn_log_multiplier" F32? = "null if rope_all.mscale_all_dim == null else 0.1 * rope_all.mscale_all_dim";
 };
 
-const GLM_NEXT_TOKENS: &[Key] = keys! {
+const GLM_MTP: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
 

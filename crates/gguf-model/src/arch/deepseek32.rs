@@ -1,4 +1,4 @@
-//! DeepSeek 3.2 and GLM-5: sparse latent attention with an indexer, and blocks that predict further tokens.
+//! DeepSeek 3.2 and GLM-5: sparse latent attention with an indexer, and MTP blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deepseek32.cpp` and `glm-dsa.cpp` of llama.cpp, `DeepseekV32Model` in
 //! `conversion/deepseek.py`, `GlmMoeDsaModel` in `conversion/glm.py`.
@@ -19,10 +19,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::ROPE_SCALING_YARN_LOG_MULTIPLIER,
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, LATENT_ATTENTION, INDEXER_OF_ALL, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT_ATTENTION, INDEXER_OF_ALL, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV32ForCausalLM"],
-        keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, NEXT_TOKENS_KEYS, KEYS],
+        keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, MTP_KEYS, KEYS],
         tokenizer: Tokenizer { keys: &[BEGINS], ..SPARSE.tokenizer },
         ..SPARSE
     }],
@@ -48,10 +48,10 @@ pub(super) const GLM: Architecture = Architecture {
         keys::LEADING_DENSE_BLOCK_COUNT,
         keys::ROPE_DIMENSION_SECTIONS,
     ],
-    block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[Checkpoint {
         classes: &["GlmMoeDsaForCausalLM"],
-        keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, NEXT_TOKENS_KEYS, KEYS, GLM_KEYS],
+        keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, MTP_KEYS, KEYS, GLM_KEYS],
         tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..SPARSE.tokenizer },
         ..SPARSE
     }],
@@ -63,7 +63,7 @@ const SPARSE: Checkpoint = Checkpoint {
         skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
         ..TensorNames::TEXT
     },
-    separates_next_tokens: true,
+    separates_mtp: true,
     ..Checkpoint::TEXT
 };
 

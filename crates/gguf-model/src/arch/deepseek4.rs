@@ -2,7 +2,7 @@
 //! token id in the first blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deepseek4.cpp` of llama.cpp, `DeepseekV4Model` in
-//! `conversion/deepseek.py`. Matrices keep the types of the checkpoint. Blocks that predict further tokens are
+//! `conversion/deepseek.py`. Matrices keep the types of the checkpoint. MTP blocks are
 //! omitted.
 
 use super::prelude::*;
@@ -36,7 +36,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     optional: &[keys::SWIGLU_CLAMP_SHEXP],
     outside: &[OUTSIDE],
-    block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, NEXT_TOKENS],
+    block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, MTP],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV4ForCausalLM"],
         names: TensorNames {
@@ -48,8 +48,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ],
             ..DEEPSEEK4.names
         },
-        separates_next_tokens: true,
-        refuse: &[("@next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
+        separates_mtp: true,
+        refuse: &[("@mtp == 'only'", "a file of only the MTP blocks")],
         keys: &[ROPE, GENERIC, KEYS, EMBEDDING_OUT],
         ..DEEPSEEK4
     }],
@@ -220,11 +220,11 @@ pub(super) const FEED_FORWARD: &[Row] = rows! {
     "ffn_up_shexp.weight"    [Embd SharedExpertsFf]  Required Mixed  <- "ffn.shared_experts.w3";
 };
 
-const NEXT_TOKENS: &[Row] = rows! {
-    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional NextTokens <- "nextn.eh_proj";
-    "nextn.enorm.weight"            [Embd]           Optional NextTokens <- "nextn.enorm";
-    "nextn.hnorm.weight"            [Embd]           Optional NextTokens <- "nextn.hnorm";
-    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional NextTokens <- "nextn.embed_tokens";
-    "nextn.shared_head_head.weight" [Embd Vocab]     Optional NextTokens <- "nextn.shared_head_head";
-    "nextn.shared_head_norm.weight" [Embd]           Optional NextTokens <- "nextn.shared_head_norm";
+const MTP: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional Mtp <- "nextn.eh_proj";
+    "nextn.enorm.weight"            [Embd]           Optional Mtp <- "nextn.enorm";
+    "nextn.hnorm.weight"            [Embd]           Optional Mtp <- "nextn.hnorm";
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional Mtp <- "nextn.embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional Mtp <- "nextn.shared_head_head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional Mtp <- "nextn.shared_head_norm";
 };

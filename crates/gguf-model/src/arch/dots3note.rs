@@ -1,5 +1,5 @@
 //! dots3-note: two kinds of latent attention, sliding-window and sparse with an indexer, with different numbers and
-//! lengths of heads, and a block that predicts further tokens.
+//! lengths of heads, and an MTP block.
 //!
 //! Rules: `load_arch_tensors` in `src/models/dots3note.cpp` of llama.cpp, `Dots3NoteModel` in `conversion/dots3.py`.
 
@@ -35,7 +35,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     optional: &[keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[Checkpoint {
         classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration", "Dots3NoteTextForCausalLM"],
         names: TensorNames {
@@ -49,7 +49,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
             ..TensorNames::TEXT
         },
-        separates_next_tokens: true,
+        separates_mtp: true,
         keeps_main_blocks: true,
         refuse: &[
             ("(use_dsa|true) != true", "attention without an indexer (use_dsa is not true)"),
@@ -83,7 +83,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const FIELDS: &[Key] = keys! {
-    let n_next = "0 if @next_tokens == 'left_out' else min(@appended_blocks, 1)";
+    let n_next = "0 if @mtp == 'left_out' else min(@appended_blocks, 1)";
     let block_count = "num_hidden_layers + n_next";
     let is_windowed = "[t == 'sliding_attention' for t in pad(layer_types, num_hidden_layers, '')]";
     let num_attention_heads = "[swa_num_attention_heads if w else num_attention_heads for w in pad(is_windowed, block_count, true)]";

@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[EMBEDDINGS, FREQS],
-    block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, NEXT_TOKENS],
+    block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, MTP],
     checkpoints: &[
         Checkpoint {
             classes: &["Exaone4ForCausalLM"],
@@ -21,14 +21,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint {
             classes: &["Exaone4_5_ForConditionalGeneration"],
             names: TensorNames { appended: APPENDED, ..TensorNames::TEXT },
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, KEYS, NEXT_TOKENS_OF_45],
+            keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, KEYS, MTP_OF_45],
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
     ],
 };
 
-/// Names in blocks that predict further tokens.
+/// Names in MTP blocks.
 pub(super) const APPENDED: &[(&str, &str)] = &[
     ("mtp.layers.{}.", "layers.{}."),
     ("mtp.fc.", "layers.{}.eh_proj."),
@@ -37,7 +37,7 @@ pub(super) const APPENDED: &[(&str, &str)] = &[
     ("mtp.norm.", "layers.{}.shared_head.norm."),
 ];
 
-const NEXT_TOKENS_OF_45: &[Key] = keys! {
+const MTP_OF_45: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
 

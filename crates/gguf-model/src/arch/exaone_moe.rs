@@ -21,11 +21,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::ROPE_FREQ_BASE_SWA,
     ],
     outside: &[UNTIED_EMBEDDINGS, ROPE_FREQS],
-    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, NEXT_TOKENS],
+    block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, MTP],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
         names: TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
-        keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
+        keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT
     }],

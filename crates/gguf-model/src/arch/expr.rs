@@ -4,7 +4,7 @@
 //! ```text
 //! max(64, embedding_length / 16)
 //! attention.key_length_swa if attention.sliding_window_pattern else attention.key_length
-//! is_next_tokens or feed_forward_length and not expert_count
+//! is_mtp or feed_forward_length and not expert_count
 //! ```
 //!
 //! As in Python, and in this order: `a if c else b`, `or`, `and`, `not`, the comparisons `==`, `>=` and `<`, `+` and `-`, `*` and `/` (integers,

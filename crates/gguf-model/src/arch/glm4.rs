@@ -10,12 +10,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     optional: &[keys::ROPE_DIMENSION_SECTIONS],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, UNROTATED_ATTENTION, NEXT_TOKENS],
+    block: &[BLOCK, UNROTATED_ATTENTION, MTP],
     checkpoints: &[
         Checkpoint { classes: &["Glm4ForCausalLM", "Glm4vForConditionalGeneration"], keys: &[GENERIC, KEYS], ..GLM4 },
         Checkpoint {
             classes: &["GlmOcrForConditionalGeneration"],
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
             ..GLM4
         },
     ],

@@ -1,5 +1,5 @@
-//! GLM-4.5 and later with experts, GLM-4.5V's text model, and Solar Open: the first blocks without experts, a block at the end that
-//! predicts further tokens.
+//! GLM-4.5 and later with experts, GLM-4.5V's text model, and Solar Open: the first blocks without experts, an MTP
+//! block at the end.
 //!
 //! Rules: `load_arch_tensors` in `src/models/glm4-moe.cpp` of llama.cpp, `Glm4MoeModel` in `conversion/glm.py`.
 
@@ -16,18 +16,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::ROPE_DIMENSION_SECTIONS,
     ],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, QKV, OUTPUT, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[BLOCK, QKV, OUTPUT, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[
         Checkpoint {
             classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"],
-            separates_next_tokens: true,
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            separates_mtp: true,
+            keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
             tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["SolarOpenForCausalLM"],
-            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
             tokenizer: Tokenizer {
                 special_tokens: &[
                     ("eos", "<|endoftext|>"),

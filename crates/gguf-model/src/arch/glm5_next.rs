@@ -1,5 +1,5 @@
 //! GLM 5.3: delta attention in most blocks, sparse latent attention with an indexer and without rotation in the
-//! others, hyper-connections, and blocks that predict further tokens.
+//! others, hyper-connections, and MTP blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/glm5-next.cpp` of llama.cpp, `Glm5NextModel` in `conversion/glm.py`.
 
@@ -53,11 +53,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         EXPERTS,
         SELECTION_BIAS,
         SHARED_EXPERTS,
-        NEXT_TOKENS,
+        MTP,
     ],
     checkpoints: &[Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
-        separates_next_tokens: true,
+        separates_mtp: true,
         keeps_main_blocks: true,
         names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         refuse: &[
@@ -77,7 +77,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers or null";
+    let num_nextn_predict_layers = "null if @mtp == 'left_out' else num_nextn_predict_layers or null";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
     let head_dim = "null";
 };
@@ -115,8 +115,8 @@ const KEYS: &[Key] = keys! {
     "swiglu_clamp_shexp" F32? = "null if swiglu_limit == null else [float(swiglu_limit) for i]";
 };
 
-/// Blocks that do not predict further tokens.
-const MAIN: When = when!("not is_next_tokens");
+/// Blocks other than MTP blocks.
+const MAIN: When = when!("not is_mtp");
 
 const BLOCK: &[Row] = rows! {
     "ssm_a"                 [Heads]           Required Recurrent <- "self_attn.A_log" : "1 1 h 1 -> h", Map::NegExp;

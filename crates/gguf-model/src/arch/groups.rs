@@ -240,24 +240,24 @@ pub(super) const SHARED_EXPERTS: &[Row] = rows! {
     "ffn_down_shexp.weight" [SharedExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
 };
 
-/// The additional tensors of blocks that predict further tokens.
-pub(super) const NEXT_TOKENS: &[Row] = rows! {
-    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Required NextTokens <- "eh_proj";
-    "nextn.enorm.weight"            [Embd]           Required NextTokens <- "enorm";
-    "nextn.hnorm.weight"            [Embd]           Required NextTokens <- "hnorm";
-    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional NextTokens <- "embed_tokens";
-    "nextn.shared_head_head.weight" [Embd Vocab]     Optional NextTokens <- "shared_head.head";
-    "nextn.shared_head_norm.weight" [Embd]           Optional NextTokens <- "shared_head.norm";
+/// The additional tensors of MTP blocks.
+pub(super) const MTP: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Required Mtp <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]           Required Mtp <- "enorm";
+    "nextn.hnorm.weight"            [Embd]           Required Mtp <- "hnorm";
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional Mtp <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional Mtp <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional Mtp <- "shared_head.norm";
 };
 
-/// Blocks after the model's own predict further tokens.
-pub(super) const NEXT_TOKENS_FIELDS: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers";
+/// The blocks after the model's own, multi-token prediction (MTP) blocks, count as blocks.
+pub(super) const MTP_FIELDS: &[Key] = keys! {
+    let num_nextn_predict_layers = "null if @mtp == 'left_out' else num_nextn_predict_layers";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
 };
 
-/// The number of blocks that predict further tokens.
-pub(super) const NEXT_TOKENS_KEYS: &[Key] = keys! {
+/// The number of MTP blocks.
+pub(super) const MTP_KEYS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers";
 };
 

@@ -1,4 +1,4 @@
-//! Hy3 of Hunyuan: experts with a selection bias after the first blocks, and blocks that predict further tokens.
+//! Hy3 of Hunyuan: experts with a selection bias after the first blocks, and MTP blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/hy-v3.cpp` of llama.cpp, `HYV3Model` in `conversion/hunyuan.py`. The bias has no suffix.
 
@@ -14,12 +14,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::EXPERT_WEIGHTS_SCALE,
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, QKV, OUTPUT, QK_NORMS, FFN, NEXT_TOKENS],
+    block: &[NORMS, QKV, OUTPUT, QK_NORMS, FFN, MTP],
     checkpoints: &[Checkpoint {
         classes: &["HYV3ForCausalLM"],
-        separates_next_tokens: true,
+        separates_mtp: true,
         names: TensorNames { rename: &[(".final_layernorm.", ".shared_head.norm.")], ..TensorNames::TEXT },
-        keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS],
+        keys: &[MTP_FIELDS, GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],
 };

@@ -1,7 +1,7 @@
 //! Hy4 of Hunyuan: gated latent attention with a sink, sparse in all or some blocks, and hyper-connections.
 //!
-//! Rules: `load_arch_tensors` in `src/models/hy-v4.cpp` of llama.cpp, `HYV4Model` in `conversion/hy_v4.py`. Blocks
-//! that predict further tokens are omitted.
+//! Rules: `load_arch_tensors` in `src/models/hy-v4.cpp` of llama.cpp, `HYV4Model` in `conversion/hy_v4.py`. MTP blocks
+//! are omitted.
 
 use super::deepseek2::{LATENT_FIELDS, LATENT_KEYS};
 use super::deepseek32::OWN_INDEXER;

@@ -1,5 +1,5 @@
-//! MiMo V2: different numbers of heads in blocks with a sliding window, attention sinks, and three blocks that predict
-//! further tokens.
+//! MiMo V2: different numbers of heads in blocks with a sliding window, attention sinks, and three MTP blocks.
+//!
 //!
 //! Rules: `load_arch_tensors` in `src/models/mimo2.cpp` of llama.cpp, `MimoV2Model` in `conversion/mimo.py`.
 
@@ -14,11 +14,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     optional: &[keys::ATTENTION_VALUE_SCALE, keys::ROPE_FREQ_BASE_SWA],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[BLOCK, FFN, NEXT_TOKENS],
+    block: &[BLOCK, FFN, MTP],
     checkpoints: &[Checkpoint {
         classes: &["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"],
         names: TensorNames { appended: &[("mtp.layers.{}.", "layers.{}.")], ..TensorNames::TEXT },
-        separates_next_tokens: true,
+        separates_mtp: true,
         keeps_main_blocks: true,
         refuse: &[
             (
@@ -32,9 +32,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// The configuration does not say how many blocks predict further tokens; there are three.
+/// The configuration lacks the number of MTP blocks, which is three.
 const FIELDS: &[Key] = keys! {
-    let n_next = "0 if @next_tokens == 'left_out' else 3";
+    let n_next = "0 if @mtp == 'left_out' else 3";
     let block_count = "num_hidden_layers + n_next";
     let windowed = "hybrid_layer_pattern + [1] * n_next";
 };
@@ -61,7 +61,7 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight"       [HeadsV Embd]           Required Always <- "self_attn.o_proj";
     "attn_sinks.weight"        [Heads]                 Optional Always <- "self_attn.attention_sink_bias";
     "ffn_norm.weight"          [Embd]                  Required Always <- "post_attention_layernorm | pre_mlp_layernorm";
-    "layer_output_norm.weight" [Embd]                  Optional NextTokens <- "final_layernorm";
+    "layer_output_norm.weight" [Embd]                  Optional Mtp <- "final_layernorm";
 };
 
 /// Blocks without experts are detected by their tensors in the checkpoint.

@@ -128,7 +128,7 @@ names! {
     "has_own_keys" |h, b| Some(u64::from(h.has_own_keys(b)));
     "has_weights" |h, b| Some(u64::from(h.stacked.is_none_or(|n| b < n)));
     "is_lightning" |h, b| Some(u64::from(h.is_lightning(b)));
-    "is_next_tokens" |h, b| Some(u64::from(h.is_nextn(b)));
+    "is_mtp" |h, b| Some(u64::from(h.is_mtp(b)));
     "is_recurrent" |h, b| Some(u64::from(h.is_recurrent(b)));
     "is_windowed" |h, b| Some(u64::from(h.is_windowed(b)));
 

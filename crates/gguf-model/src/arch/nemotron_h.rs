@@ -1,7 +1,7 @@
 //! Nemotron-H: blocks of one kind each, Mamba 2, attention, or a feed-forward part, with or without experts.
 //!
 //! Rules: `load_arch_tensors` in `src/models/nemotron-h.cpp` of llama.cpp, `NemotronHModel` in
-//! `conversion/nemotron.py`. The block that predicts further tokens is stored as two blocks in a checkpoint.
+//! `conversion/nemotron.py`. The MTP block is stored as two blocks in a checkpoint.
 
 use super::prelude::*;
 
@@ -35,7 +35,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             name: "nemotron_h_moe",
             keys: &[
                 FIELDS,
-                NEXT_TOKENS_BLOCK,
+                MTP_BLOCK,
                 GRANITE_FIELDS,
                 GENERIC,
                 GRANITE_KEYS,
@@ -80,7 +80,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 PUZZLE_KEYS,
                 PADDED,
             ],
-            separates_next_tokens: false,
+            separates_mtp: false,
             ..NEMOTRON_H
         },
     ],
@@ -88,7 +88,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const NEMOTRON_H: Checkpoint = Checkpoint {
     classes: &["NemotronHForCausalLM"],
-    separates_next_tokens: true,
+    separates_mtp: true,
     names: TensorNames {
         roots: &["backbone.", "model."],
         appended: &[
@@ -106,8 +106,8 @@ const NEMOTRON_H: Checkpoint = Checkpoint {
             "a hybrid_override_pattern of another length than num_hidden_layers",
         ),
         (
-            "num_experts_per_tok and @next_tokens != 'left_out' and (num_nextn_predict_layers or 0) > 1",
-            "more than one block that predicts further tokens (num_nextn_predict_layers)",
+            "num_experts_per_tok and @mtp != 'left_out' and (num_nextn_predict_layers or 0) > 1",
+            "more than one MTP block (num_nextn_predict_layers)",
         ),
         UNEVEN_STATE,
     ],
@@ -129,8 +129,8 @@ const FIELDS: &[Key] = keys! {
 };
 
 /// The last block has attention and experts.
-const NEXT_TOKENS_BLOCK: &[Key] = keys! {
-    let num_nextn_predict_layers = "null if @next_tokens == 'left_out' else num_nextn_predict_layers";
+const MTP_BLOCK: &[Key] = keys! {
+    let num_nextn_predict_layers = "null if @mtp == 'left_out' else num_nextn_predict_layers";
     let block_count = "block_count + (num_nextn_predict_layers or 0)";
     let is_attention = "is_attention + [true] * (num_nextn_predict_layers or 0)";
     let is_ffn = "is_ffn + [true] * (num_nextn_predict_layers or 0)";
@@ -191,16 +191,16 @@ const PADDED: &[Key] = keys! {
 };
 
 /// Blocks of a state space: neither heads of keys nor a feed-forward part.
-const SPACE: When = when!("not is_next_tokens and not attention.head_count_kv and not feed_forward_length");
+const SPACE: When = when!("not is_mtp and not attention.head_count_kv and not feed_forward_length");
 
-/// Blocks of heads without a feed-forward part, and blocks that predict further tokens.
-const HEADS: When = when!("is_next_tokens or attention.head_count_kv and not feed_forward_length");
+/// Blocks of heads without a feed-forward part, and MTP blocks.
+const HEADS: When = when!("is_mtp or attention.head_count_kv and not feed_forward_length");
 
 /// Blocks of a feed-forward part without experts.
-const FF_DENSE: When = when!("not is_next_tokens and feed_forward_length and not expert_count");
+const FF_DENSE: When = when!("not is_mtp and feed_forward_length and not expert_count");
 
-/// Blocks of a feed-forward part with experts, and blocks that predict further tokens.
-const FF_EXPERTS: When = when!("is_next_tokens or feed_forward_length and expert_count");
+/// Blocks of a feed-forward part with experts, and MTP blocks.
+const FF_EXPERTS: When = when!("is_mtp or feed_forward_length and expert_count");
 
 /// Width of the hidden state inside the experts of Nemotron-H.
 const MOE_LATENT: Dim = dim!("moe_latent_size or embedding_length");
@@ -236,9 +236,9 @@ const BLOCK: &[Row] = rows! {
     "ffn_up_exps.weight"         [MOE_LATENT UsedFf Experts] Required FF_EXPERTS <- "mixer.experts.{x}.up_proj";
     "ffn_down_shexp.weight"      [SharedFf Embd]      Required FF_EXPERTS <- "mixer.shared_experts.down_proj";
     "ffn_up_shexp.weight"        [Embd SharedFf]      Required FF_EXPERTS <- "mixer.shared_experts.up_proj";
-    "post_attention_norm.weight" [Embd]               Required NextTokens <- "post_attention_layernorm";
-    "nextn.eh_proj.weight"       [TwiceEmbd Embd]     Required NextTokens <- "eh_proj";
-    "nextn.enorm.weight"         [Embd]               Required NextTokens <- "enorm";
-    "nextn.hnorm.weight"         [Embd]               Required NextTokens <- "hnorm";
-    "nextn.shared_head_norm.weight" [Embd]            Required NextTokens <- "shared_head.norm";
+    "post_attention_norm.weight" [Embd]               Required Mtp <- "post_attention_layernorm";
+    "nextn.eh_proj.weight"       [TwiceEmbd Embd]     Required Mtp <- "eh_proj";
+    "nextn.enorm.weight"         [Embd]               Required Mtp <- "enorm";
+    "nextn.hnorm.weight"         [Embd]               Required Mtp <- "hnorm";
+    "nextn.shared_head_norm.weight" [Embd]            Required Mtp <- "shared_head.norm";
 };

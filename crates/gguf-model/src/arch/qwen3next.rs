@@ -1,5 +1,5 @@
-//! Qwen3-Next and Qwen 3.5: linear attention in three of four blocks, gated attention in the fourth, and a block that predicts further
-//! tokens.
+//! Qwen3-Next and Qwen 3.5: linear attention in three of four blocks, gated attention in the fourth, and an MTP block.
+//!
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen3next.cpp`, `qwen35.cpp` and `qwen35moe.cpp` of llama.cpp,
 //! `Qwen3NextModel` and `_LinearAttentionVReorderBase` in `conversion/qwen.py`. Checkpoints group value heads by their
@@ -16,15 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
     ],
     outside: &[OUTSIDE],
-    block: &[
-        NORMS_PLUS_ONE,
-        BLOCK,
-        ONE_MATRIX,
-        QWEN_EXPERTS,
-        QWEN_GATE_UP_EXPERTS,
-        QWEN_SHARED_EXPERT,
-        NEXT_TOKENS_PLUS_ONE,
-    ],
+    block: &[NORMS_PLUS_ONE, BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, MTP_PLUS_ONE],
     checkpoints: &[Checkpoint { classes: &["Qwen3NextForCausalLM"], keys: KEYS_IN_ORDER, ..QWEN_NEXT }],
 };
 
@@ -34,7 +26,7 @@ pub(super) const QWEN35: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     optional: &[keys::ATTENTION_RECURRENT_LAYERS],
     outside: &[OUTSIDE],
-    block: &[NORMS_PLUS_ONE, BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, APART, GATED_FFN, MTP_PLUS_ONE],
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
@@ -58,15 +50,7 @@ pub(super) const QWEN35_MOE: Architecture = Architecture {
         keys::EXPERT_FEED_FORWARD_LENGTH,
         keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
     ],
-    block: &[
-        NORMS_PLUS_ONE,
-        BLOCK,
-        APART,
-        QWEN_EXPERTS,
-        QWEN_GATE_UP_EXPERTS,
-        QWEN_SHARED_EXPERT,
-        NEXT_TOKENS_PLUS_ONE,
-    ],
+    block: &[NORMS_PLUS_ONE, BLOCK, APART, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, MTP_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"],
         keys: KEYS_IN_ORDER,
@@ -88,7 +72,7 @@ const QWEN_NEXT: Checkpoint = Checkpoint {
         "layer_types != null and len(layer_types) != num_hidden_layers",
         "layer_types of another length than num_hidden_layers",
     )],
-    separates_next_tokens: true,
+    separates_mtp: true,
     names: TensorNames {
         appended: &[
             ("mtp.layers.{}.", "layers.{}."),
@@ -104,9 +88,9 @@ const QWEN_NEXT: Checkpoint = Checkpoint {
 
 const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS];
 
-/// If the configuration lacks the number of blocks that predict further tokens, it is derived from tensor names.
+/// If the configuration lacks the number of MTP blocks, it is derived from tensor names.
 const FIELDS: &[Key] = keys! {
-    let block_count = "num_hidden_layers + (0 if @next_tokens == 'left_out' else mtp_num_hidden_layers or @appended_blocks)";
+    let block_count = "num_hidden_layers + (0 if @mtp == 'left_out' else mtp_num_hidden_layers or @appended_blocks)";
 };
 
 pub(super) const KEYS: &[Key] = keys! {
@@ -186,11 +170,11 @@ pub(super) const APART: &[Row] = rows! {
 /// Reorders heads: the first head of every group, then the second of every group.
 const HEADS: &str = "(SsmGroups r) ... -> (r SsmGroups) ...";
 
-const NEXT_TOKENS_PLUS_ONE: &[Row] = rows! {
-    "nextn.eh_proj.weight"          [TwiceEmbd Embd]   Required NextTokens <- "eh_proj";
-    "nextn.enorm.weight"            [Embd]             Required NextTokens <- "enorm", Map::Add(1.0);
-    "nextn.hnorm.weight"            [Embd]             Required NextTokens <- "hnorm", Map::Add(1.0);
-    "nextn.embed_tokens.weight"     [Embd Vocab]       Optional NextTokens <- "embed_tokens";
-    "nextn.shared_head_head.weight" [Embd Vocab]       Optional NextTokens <- "shared_head.head";
-    "nextn.shared_head_norm.weight" [Embd]             Optional NextTokens <- "shared_head.norm", Map::Add(1.0);
+const MTP_PLUS_ONE: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd]   Required Mtp <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]             Required Mtp <- "enorm", Map::Add(1.0);
+    "nextn.hnorm.weight"            [Embd]             Required Mtp <- "hnorm", Map::Add(1.0);
+    "nextn.embed_tokens.weight"     [Embd Vocab]       Optional Mtp <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]       Optional Mtp <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]             Optional Mtp <- "shared_head.norm", Map::Add(1.0);
 };

@@ -12,21 +12,29 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         RMS_NORM_KEYS,
         &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
     ],
-    optional: &[keys::EXPERT_GATING_FUNC, keys::EXPERT_SHARED_FEED_FORWARD_LENGTH, keys::EXPERT_WEIGHTS_NORM, keys::EXPERT_WEIGHTS_SCALE, keys::ROPE_FREQ_BASE_SWA, keys::SWIGLU_CLAMP_EXP, keys::SWIGLU_CLAMP_SHEXP],
+    optional: &[
+        keys::EXPERT_GATING_FUNC,
+        keys::EXPERT_SHARED_FEED_FORWARD_LENGTH,
+        keys::EXPERT_WEIGHTS_NORM,
+        keys::EXPERT_WEIGHTS_SCALE,
+        keys::ROPE_FREQ_BASE_SWA,
+        keys::SWIGLU_CLAMP_EXP,
+        keys::SWIGLU_CLAMP_SHEXP,
+    ],
     outside: &[OUTSIDE, ROPE_FREQS],
-    block: &[BLOCK, QKV, EXPERTS_OF_BLOCKS, NEXT_TOKENS_PLUS_ONE],
+    block: &[BLOCK, QKV, EXPERTS_OF_BLOCKS, MTP_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
-        separates_next_tokens: true,
+        separates_mtp: true,
         names: TensorNames {
             rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
             ..TensorNames::TEXT
         },
-        keys: &[NEXT_TOKENS_FIELDS, FIELDS, GENERIC, KEYS],
+        keys: &[MTP_FIELDS, FIELDS, GENERIC, KEYS],
         refuse: &[(
             "not all([pad(partial_rotary_factors ?? [], i + 1, 0.5)[i]
                 == (1.0 if pad(layer_types ?? [], i + 1, 'full_attention')[i] == 'sliding_attention' else 0.5)
-                for i in range(num_hidden_layers + (0 if @next_tokens == 'left_out' else num_nextn_predict_layers or 0))])",
+                for i in range(num_hidden_layers + (0 if @mtp == 'left_out' else num_nextn_predict_layers or 0))])",
             "partial_rotary_factors other than 1 in blocks with a sliding window and 0.5 in all others",
         )],
         computed: &[Computed::Llama3FreqsOfPart],
@@ -98,11 +106,11 @@ const EXPERTS_OF_BLOCKS: &[Row] = rows! {
     "ffn_down_shexp.weight" [SharedFf Embd]         Optional Always <- "share_expert.down_proj";
 };
 
-const NEXT_TOKENS_PLUS_ONE: &[Row] = rows! {
-    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional NextTokens <- "eh_proj";
-    "nextn.enorm.weight"            [Embd]           Optional NextTokens <- "enorm", Map::Add(1.0);
-    "nextn.hnorm.weight"            [Embd]           Optional NextTokens <- "hnorm", Map::Add(1.0);
-    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional NextTokens <- "embed_tokens";
-    "nextn.shared_head_head.weight" [Embd Vocab]     Optional NextTokens <- "shared_head.head";
-    "nextn.shared_head_norm.weight" [Embd]           Optional NextTokens <- "shared_head.norm", Map::Add(1.0);
+const MTP_PLUS_ONE: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional Mtp <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]           Optional Mtp <- "enorm", Map::Add(1.0);
+    "nextn.hnorm.weight"            [Embd]           Optional Mtp <- "hnorm", Map::Add(1.0);
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional Mtp <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional Mtp <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional Mtp <- "shared_head.norm", Map::Add(1.0);
 };

@@ -65,8 +65,8 @@ whens! {
     AttentionQLora "attention.q_lora_rank and not is_recurrent";
     /// Blocks with attention, in models whose queries have no low-rank projection.
     AttentionNoQLora "not attention.q_lora_rank and not is_recurrent";
-    /// Blocks that predict further tokens.
-    NextTokens "is_next_tokens";
+    /// MTP blocks.
+    Mtp "is_mtp";
     /// Blocks with hyper-connections.
     Mixed "hyper_connection.count";
 }

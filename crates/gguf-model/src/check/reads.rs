@@ -26,7 +26,7 @@ enum Form {
     One(Type),
     /// A single value of this type, or an array with an element for each block.
     Each(Type),
-    /// As `Each`, without the blocks that predict further tokens.
+    /// As `Each`, without the MTP blocks.
     EachMain(Type),
     /// The four sections of rotated elements: one number for all, or an array.
     Sections,
@@ -490,12 +490,12 @@ impl If {
             If::Sliding => number(keys::ATTENTION_SLIDING_WINDOW).is_some_and(|n| n > 0),
             If::SlidingUnlessZero => number(keys::ATTENTION_SLIDING_WINDOW) != Some(0),
             If::SlidingDraft => If::Sliding.holds(model) && !If::HyperConnections.holds(model),
-            If::Blocks64 => model.hparams.blocks.map(|n| n.saturating_sub(model.hparams.nextn)) == Some(64),
+            If::Blocks64 => model.hparams.blocks.map(|n| n.saturating_sub(model.hparams.mtp_blocks)) == Some(64),
             If::NoRecurrentBlocks => model.value(keys::ATTENTION_RECURRENT_LAYERS).is_none(),
             If::Ngrams => list(keys::PLE_LAYERS).is_some_and(|blocks| blocks.len() > 0),
             If::Indexer => number(keys::ATTENTION_INDEXER_TOP_K).is_some_and(|n| n > 0),
             If::HyperConnections => number(keys::HYPER_CONNECTION_COUNT).is_some_and(|n| n > 0),
-            If::NotLite => match model.hparams.blocks.map(|n| n.saturating_sub(model.hparams.nextn)) {
+            If::NotLite => match model.hparams.blocks.map(|n| n.saturating_sub(model.hparams.mtp_blocks)) {
                 Some(26 | 27) => false,
                 Some(48) => number(keys::VOCAB_SIZE).or(model.hparams.vocab) != Some(128_256),
                 _ => true,
@@ -529,9 +529,11 @@ impl Read {
         let (types, (n, max)) = match self.form {
             Form::One(ty) => return one(ty),
             Form::Each(F32) => (&[F32][..], h.blocks.map_or((None, ANY), exact)),
-            Form::EachMain(F32) => (&[F32][..], h.blocks.map_or((None, ANY), |n| exact(n.saturating_sub(h.nextn)))),
+            Form::EachMain(F32) => {
+                (&[F32][..], h.blocks.map_or((None, ANY), |n| exact(n.saturating_sub(h.mtp_blocks))))
+            }
             Form::Each(_) => (COUNTS, h.blocks.map_or((None, ANY), exact)),
-            Form::EachMain(_) => (COUNTS, h.blocks.map_or((None, ANY), |n| exact(n.saturating_sub(h.nextn)))),
+            Form::EachMain(_) => (COUNTS, h.blocks.map_or((None, ANY), |n| exact(n.saturating_sub(h.mtp_blocks)))),
             Form::Sections => (COUNTS, exact(4)),
             Form::Pattern => (COUNTS, (None, MAX)),
             Form::Array(types, max) | Form::IfArray(types, max) => (types, (None, max)),

@@ -105,7 +105,7 @@ fn network(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// Architectures whose blocks that predict further tokens may be in another file: those whose first tensor of these blocks is looked for
+/// Architectures whose MTP blocks may be in another file: those whose first tensor of these blocks is looked for
 /// (`trunk_only` in `load_arch_tensors`), and one that requires none of them.
 const MAIN_ALONE: &[&str] = &[
     "bailingmoe3",
@@ -149,8 +149,8 @@ struct Elsewhere {
 impl Elsewhere {
     fn of(model: &Model<'_>) -> Elsewhere {
         let h = &model.hparams;
-        let n_main = h.blocks.unwrap_or(0).saturating_sub(h.nextn);
-        let lacks = |name: &str| h.nextn > 0 && model.tensor(name).is_none();
+        let n_main = h.blocks.unwrap_or(0).saturating_sub(h.mtp_blocks);
+        let lacks = |name: &str| h.mtp_blocks > 0 && model.tensor(name).is_none();
         let next = model.arch == "dots3note" || lacks(&format!("blk.{n_main}.nextn.eh_proj.weight"));
         Elsewhere {
             main: NEXT_ALONE.contains(&model.arch) && lacks("blk.0.attn_norm.weight"),
@@ -160,11 +160,11 @@ impl Elsewhere {
 
     /// Whether block `block` may be absent, or a part of it.
     fn has(self, h: &Hparams<'_>, block: u64) -> bool {
-        if h.is_nextn(block) { self.next } else { self.main }
+        if h.is_mtp(block) { self.next } else { self.main }
     }
 }
 
-/// The number of blocks with tensors. Without tensors that predict further tokens, the blocks that would do so have none. A decoder has
+/// The number of blocks with tensors. Without MTP tensors, the MTP blocks have none. A decoder has
 /// the depth of the encoder unless a key sets it.
 fn n_blocks(model: &Model<'_>, family: Option<&Family>, stack: Stack) -> Option<u64> {
     let predicts = |family: &Family| {
@@ -178,7 +178,7 @@ fn n_blocks(model: &Model<'_>, family: Option<&Family>, stack: Stack) -> Option<
         _ => false,
     };
     match is_main && family.is_some_and(|family| !predicts(family)) {
-        true => Some(n.saturating_sub(model.hparams.nextn)),
+        true => Some(n.saturating_sub(model.hparams.mtp_blocks)),
         false => Some(n),
     }
 }
@@ -311,11 +311,11 @@ fn scales(model: &Model<'_>, seen: &Seen<'_>, report: &mut Report) {
     }
 }
 
-/// Reports matrices that are also part of a fused one, and biases of the other form. In blocks that predict further tokens, which it skips, llama.cpp
+/// Reports matrices that are also part of a fused one, and biases of the other form. In MTP blocks, which it skips, llama.cpp
 /// takes both.
 fn fused(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Report) {
     let h = &model.hparams;
-    for (block, &marks) in seen.rows.iter().enumerate().filter(|(block, _)| !h.is_nextn(*block as u64)) {
+    for (block, &marks) in seen.rows.iter().enumerate().filter(|(block, _)| !h.is_mtp(*block as u64)) {
         let number = block as u64;
         let row = |name: &str| tensor_of(&family.block, Stack::Only, name, h, number);
         let is_seen = |name: &str| row(name).is_some_and(|(i, _)| marks & (1 << i) != 0);
@@ -418,7 +418,7 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen<'_>, report: &mut Rep
         let is_seen = |i: usize| marks & (1 << i) != 0;
         let has = |name: &str| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(name));
         let knows = |name: &str| tensors.iter().any(|tensor| tensor.is_named(name));
-        let is_next = block.is_some() && h.is_nextn(number);
+        let is_next = block.is_some() && h.is_mtp(number);
         let is_elsewhere = match block {
             Some(_) => elsewhere.has(h, number),
             None => false,

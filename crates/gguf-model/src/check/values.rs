@@ -390,7 +390,7 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
         Demand::Agrees(
             |model| {
                 let loops = model.get::<u64>(keys::NUM_LOOPS).unwrap_or(1);
-                let blocks = model.hparams.blocks.unwrap_or(0).saturating_sub(model.hparams.nextn);
+                let blocks = model.hparams.blocks.unwrap_or(0).saturating_sub(model.hparams.mtp_blocks);
                 loops.saturating_mul(blocks) <= MAX_BLOCKS
             },
             "so few loops that at most 512 blocks run",
@@ -402,10 +402,10 @@ const DEMANDS: &[(&str, &str, Demand)] = &[
         Demand::Agrees(
             |model| {
                 let (h, blocks) = (&model.hparams, model.hparams.blocks.unwrap_or(0));
-                let mut next = blocks.saturating_sub(h.nextn)..blocks.min(MAX_BLOCKS);
+                let mut next = blocks.saturating_sub(h.mtp_blocks)..blocks.min(MAX_BLOCKS);
                 !next.any(|block| h.recurrent.is_some_and(|list| list.flag(block)))
             },
-            "no block that predicts further tokens",
+            "no MTP block",
         ),
     ),
     ("qwen4exp", keys::SSM_CONV_KERNEL, POSITIVE),
