@@ -46,6 +46,7 @@ pub mod size;
 pub mod split;
 pub mod swap;
 pub mod templates;
+pub mod text_file;
 pub mod unset;
 pub mod upgrade;
 pub mod verify;

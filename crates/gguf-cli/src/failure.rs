@@ -53,6 +53,16 @@ pub struct Details {
     pub help: Option<String>,
 }
 
+/// The kind of an operating system error.
+pub fn system_kind(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "not_found",
+        io::ErrorKind::PermissionDenied => "permission_denied",
+        io::ErrorKind::UnexpectedEof => "truncated",
+        _ => "io",
+    }
+}
+
 /// The return type of every command.
 pub type Outcome = Result<Verdict, Failure>;
 

@@ -8,7 +8,7 @@ use gguf_hf::{FolderError, PlanError};
 use gguf_io::TensorProblem;
 use gguf_quantize::imatrix;
 
-use crate::failure::{Details, Failure, Verdict};
+use crate::failure::{Details, Failure, Verdict, system_kind};
 use crate::hints;
 
 impl From<gguf_io::Error> for Failure {
@@ -74,16 +74,6 @@ fn system(path: &Path, source: &io::Error, message: String) -> Failure {
 /// Whether the data ends before its expected size.
 fn ends_early(e: &gguf_io::Error) -> bool {
     matches!(e, gguf_io::Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof)
-}
-
-/// The kind of an operating system error.
-pub fn system_kind(kind: io::ErrorKind) -> &'static str {
-    match kind {
-        io::ErrorKind::NotFound => "not_found",
-        io::ErrorKind::PermissionDenied => "permission_denied",
-        io::ErrorKind::UnexpectedEof => "truncated",
-        _ => "io",
-    }
 }
 
 impl From<gguf_pipeline::Error> for Failure {

@@ -182,7 +182,7 @@ impl Undecided<'_> {
             });
             let pruned =
                 self.pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
-            warnings.extend(findings(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
+            warnings.extend(matrix_warnings(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
         }
         let mut replaced = BTreeMap::new();
         for (t, decision) in both() {
@@ -486,8 +486,8 @@ fn set_type(tensor: &mut TensorPlan, ty: GgmlType) {
 ///
 /// # Errors
 /// If it cannot be used.
-fn findings(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
-    let mut findings = Vec::new();
+fn matrix_warnings(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
+    let mut warnings = Vec::new();
     let report = imatrix::check(matrix, uses);
     for finding in report.findings() {
         match finding.severity {
@@ -499,11 +499,11 @@ fn findings(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<
                     n_more: report.count(Severity::Error).saturating_sub(1),
                 });
             }
-            Severity::Warning => findings.push(Warning::Imatrix(finding.into_owned())),
+            Severity::Warning => warnings.push(Warning::Imatrix(finding.into_owned())),
             _ => {}
         }
     }
-    Ok(findings)
+    Ok(warnings)
 }
 
 /// Whether a type cannot be encoded without weights of importance.

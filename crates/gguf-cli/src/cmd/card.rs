@@ -10,7 +10,7 @@ use gguf_io::{Model, ModelFile};
 use gguf_model::summary::summary;
 use serde::Serialize;
 
-use super::quantize::read_text_of;
+use super::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;

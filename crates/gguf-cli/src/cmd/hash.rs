@@ -12,7 +12,7 @@ use gguf_format::shard::ShardKeys;
 use gguf_io::ModelFile;
 use serde::{Serialize, Serializer};
 
-use super::quantize::read_text_of;
+use super::text_file::read_text_of;
 use crate::cmd::Shards;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;

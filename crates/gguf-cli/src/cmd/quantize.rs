@@ -33,7 +33,7 @@ mod several;
 use budget::Within;
 pub use goal::Goal;
 pub use list::Names;
-pub use options::{Options, read_text, read_text_of};
+pub use options::{Options, read_text};
 pub use several::{Written, each_once, plan_all, warn_once, write_all};
 
 /// Quantize a model: by file type, by rules, or to a target size.

@@ -8,7 +8,7 @@ use gguf_edit::{Edit, EditError};
 use gguf_format::Head;
 use gguf_pipeline::Plan;
 
-use super::quantize::read_text_of;
+use super::text_file::read_text_of;
 use crate::failure::Failure;
 use crate::jinja;
 

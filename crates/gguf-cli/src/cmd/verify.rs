@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gguf_edit::KeyDiff;
 use gguf_format::GgmlType;
-use gguf_hf::{NextTokens, Options};
+use gguf_hf::{Mtp, Options};
 use gguf_pipeline::verify::Compared;
 use ggufkit::verify::{Difference, Encoding, Program, State, Verification, VerifiedTensor};
 
@@ -98,10 +98,10 @@ impl Args {
         let options = Options::default()
             .base(self.base.as_deref().map(open::folder).transpose()?)
             .target(self.target.as_deref().map(open::model_folder).transpose()?)
-            .next_tokens(match (self.mtp, self.no_mtp) {
-                (true, _) => NextTokens::Only,
-                (_, true) => NextTokens::LeftOut,
-                _ => NextTokens::Included,
+            .mtp(match (self.mtp, self.no_mtp) {
+                (true, _) => Mtp::Only,
+                (_, true) => Mtp::LeftOut,
+                _ => Mtp::Included,
             });
         let conversion = open::conversion(&self.against, &ggufkit::verify::options_for(&file, options))?;
         let matrix = self.imatrix.as_deref().map(open::matrix).transpose()?.map(Arc::new);

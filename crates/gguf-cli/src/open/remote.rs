@@ -11,7 +11,7 @@ use gguf_remote::{Location, Repo, RepoFile};
 
 use super::network::client;
 use super::{ListedModel, Opener};
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Verdict, system_kind};
 use crate::ui::size;
 
 /// The most files that a message lists.
@@ -169,6 +169,6 @@ fn failed(e: gguf_remote::Error) -> Failure {
     let path = PathBuf::from(&e.url);
     let source = std::io::Error::from(e);
     let message = source.to_string();
-    let kind = crate::library_errors::system_kind(source.kind());
+    let kind = system_kind(source.kind());
     Failure::of_file(Verdict::CouldNotRun, kind, &path, message)
 }

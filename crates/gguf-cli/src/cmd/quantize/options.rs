@@ -1,7 +1,6 @@
 //! The quantization options.
 
 use std::fmt::Display;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use gguf_quantize::imatrix::{self, ImatrixFile};
 use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
 use gguf_remote::Location;
 
+use super::super::text_file::read_text_of;
 use crate::failure::Failure;
 use crate::open;
 
@@ -148,27 +148,6 @@ const MAX_TEXT: u64 = 1 << 20;
 /// If the file cannot be read, is too long, or is not text.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     read_text_of(path, MAX_TEXT, "a file of rules")
-}
-
-/// Like [`read_text`], with a maximum size. `what` describes the expected content in messages.
-///
-/// # Errors
-/// If the file cannot be read, is longer than `most` bytes, or is not text.
-pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failure> {
-    let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-    let mut bytes = Vec::new();
-    super::super::input(path)?
-        .take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| fail(&format!("cannot read: {e}")))?;
-    if bytes.starts_with(b"GGUF") {
-        return Err(fail(&format!("expected {what}, found a model")));
-    }
-    if bytes.len() as u64 > most {
-        return Err(fail(&format!("expected {what}, found more than {most} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("not UTF-8 text: {}", e.utf8_error())))?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Parses `KEY=TYPE:VALUE`. Integers become u32, as in llama.cpp.
