@@ -70,7 +70,8 @@ installed_program() {
   "$program" show crates/ggufkit/examples/tiny.gguf >/dev/null
   "$program" convert --type Q8_0 examples/glossary -o "$target/installed/glossary.gguf" --force >/dev/null
   "$program" check "$target/installed/glossary.gguf"
-  [ "$bytes" -lt 9500000 ] || { echo 'it has 9.5 MB or more'; return 1; }
+  # 9.5 MB without minijinja, which checks and renders chat templates with as few features as possible. It adds some 0.4 MB.
+  [ "$bytes" -lt 9900000 ] || { echo 'it has 9.9 MB or more'; return 1; }
 }
 
 # The archive of a release: its program runs, and a C program finds the library through pkg-config.

@@ -46,6 +46,8 @@ fn environment() -> Environment<'static> {
     environment.set_formatter(|out, _, value| Ok(out.write_str(&printed(value))?));
     environment.add_filter("string", |value: Value| printed(&value));
     environment.add_filter("tojson", to_json);
+    // In Python, none is not iterable.
+    environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
     environment.add_function("raise_exception", |text: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, text))
     });
@@ -131,7 +133,7 @@ fn to_json(value: Value, indent: Option<usize>, options: Kwargs) -> Result<Value
     let failed = |e: &dyn std::fmt::Display| Error::new(ErrorKind::BadSerialization, e.to_string());
     let indent = indent.or(options.get::<Option<usize>>("indent")?);
     let is_sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
-    let _: Option<bool> = options.get("ensure_ascii")?;
+    let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     let separators: Option<Vec<String>> = options.get("separators")?;
     options.assert_all_used()?;
     let mut json = serde_json::to_value(&value).map_err(|e| failed(&e))?;
@@ -148,7 +150,20 @@ fn to_json(value: Value, indent: Option<usize>, options: Kwargs) -> Result<Value
         (None, _) => json.serialize(&mut Serializer::with_formatter(&mut bytes, OneLine { item: ", ", key: ": " })),
     };
     written.map_err(|e| failed(&e))?;
-    String::from_utf8(bytes).map(Value::from).map_err(|e| failed(&e))
+    let text = String::from_utf8(bytes).map_err(|e| failed(&e))?;
+    Ok(Value::from(if is_ascii { ascii(&text) } else { text }))
+}
+
+/// JSON with escapes for all characters outside of ASCII.
+fn ascii(json: &str) -> String {
+    let mut text = String::new();
+    for c in json.chars() {
+        match c.is_ascii() {
+            true => text.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text += &format!("\\u{unit:04x}")),
+        }
+    }
+    text
 }
 
 /// JSON on one line, with these separators.
@@ -268,6 +283,7 @@ mod tests {
             ("{% for m in messages %}\n{{ m.role }}: {{ m['content'].strip() }}\n{% endfor %}\n", "user: a\n"),
             ("{{ b | tojson }}", r#"{"z": 1, "a": [true, null, "<é>"]}"#),
             ("{{ b | tojson(sort_keys=true, separators=(',', ':')) }}", r#"{"a":[true,null,"<é>"],"z":1}"#),
+            (r"{{ ['é😀'] | tojson(ensure_ascii=true) }}{{ none is iterable }}", "[\"\\u00e9\\ud83d\\ude00\"]False"),
             ("{{ b.a | tojson(indent=1) }}", "[\n true,\n null,\n \"<é>\"\n]"),
             ("{%- generation -%} x {%- endgeneration -%}", "x"),
             ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),

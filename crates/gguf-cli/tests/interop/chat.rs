@@ -9,8 +9,12 @@ use gguf_test::peers::{Peers, peers};
 use gguf_test::program::gguf;
 use serde_json::{Value, json};
 
-/// Templates whose prompts differ, and why.
-const KNOWN: &[(&str, &str)] = &[];
+/// Prompts that differ: a part of the name of the template or of the error of Jinja2, and why.
+const KNOWN: &[(&str, &str)] = &[
+    ("functionary-medium-v3.1", "adding a plain text to a safe one escapes it in Jinja2 only"),
+    ("'NoneType' object is not iterable", "here, a loop over none has no items"),
+    ("generator is not JSON serializable", "here, the items of a filter are a list"),
+];
 
 /// Files below a folder.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -75,6 +79,11 @@ fn conversations() -> Vec<Value> {
     ]
 }
 
+/// Whether transformers fails with such an error.
+fn is_error_with(expected: &Value, part: &str) -> bool {
+    expected["error"].as_str().is_some_and(|error| error.contains(part))
+}
+
 fn prompts_are_those_of_transformers() {
     let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +128,7 @@ fn prompts_are_those_of_transformers() {
         };
         match is_same {
             true => n_same += 1,
-            false if KNOWN.iter().any(|(part, _)| name.contains(part)) => {}
+            false if KNOWN.iter().any(|(part, _)| name.contains(part) || is_error_with(expected, part)) => {}
             false => {
                 wrong.push(format!("{name}\n  {variables}\n  expected {expected}\n  found {:?} {}", run.out, run.err))
             }

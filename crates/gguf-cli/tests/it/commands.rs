@@ -354,7 +354,7 @@ fn get_prints_values_raw() {
     assert_eq!(get("llama.big --json").exits(0).json()["values"]["llama.big"], u64::MAX);
     assert_eq!(get("llama.rope.freq_base").exits(0).out, "1e-5\n");
     assert_eq!(get("tokenizer.ggml.tokens").exits(0).out.lines().count(), 1000);
-    assert_eq!(get("tokenizer.ggml.tokens -n 42").exits(0).out, "token 42\n");
+    assert_eq!(get("tokenizer.ggml.tokens -i 42").exits(0).out, "token 42\n");
     assert_eq!(get("tokenizer.ggml.tokens --type").exits(0).out, "string[1000]\n");
     assert_eq!(get("general.name llama.big").exits(0).out, "general.name\tSmall\nllama.big\t18446744073709551615\n");
     assert_eq!(get("*template").exits(0).out, "tokenizer.chat_template\t{{ a }}\\n\\u{1b}\\\\n é\n");
@@ -473,7 +473,7 @@ fn help_completions_and_man_pages() {
     for command in commands.split_whitespace() {
         let help =
             gguf([command, "--help"]).exits(0).silently().prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf "]);
-        assert!((2..=6).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);
+        assert!((2..=7).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);
         gguf([command, "-h"]).exits(0).prints(&["Examples:\n"]);
     }
     gguf(["--version"]).exits(0).prints(&[concat!("gguf ", env!("CARGO_PKG_VERSION"), "\n")]);

@@ -226,7 +226,7 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
     assert_eq!((&run["coverage"]["covered"], &run["coverage"]["tensors"]), (&1.into(), &21.into()));
     assert_eq!(run["files"][0]["findings"][0]["code"], "imatrix.needed");
     imatrix(&["check", &data("one.gguf"), text(&model)]).exits(1).prints(&[
-        "8 values for 256 columns",
+        "the matrix has 8 values, the tensor has 256 columns",
         "error imatrix.size\n",
         "warning imatrix.unmatched\n",
         "blk.0.ffn_up_exps.weight: the model has no such tensor",

@@ -688,3 +688,67 @@ fn the_matrix_is_recorded_without_its_folder() {
         assert_eq!(gguf(["get", text(&out), "quantize.imatrix.file"]).exits(0).out, "mine.dat\n");
     }
 }
+
+/// Every command that writes takes its output as an argument or as an option, and not twice.
+#[test]
+fn outputs_are_arguments_or_options() {
+    let dir = folder();
+    let model = model(dir.path());
+    let matrix = matrix();
+    let values = dir.path().join("v.npy");
+    let donor = text(&model);
+    // A NumPy file of two floats.
+    let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
+    fs::write(&values, [b"\x93NUMPY\x01\0v\0".as_slice(), header.as_bytes(), &[0; 8]].concat()).unwrap();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["reorder", donor], &[]),
+        (&["swap", donor], &[]),
+        (&["upgrade", donor], &[]),
+        (&["graft", donor], &["--from", donor, "--keys", "general.*"]),
+        (&["rm-tensor", donor], &["blk.0.attn_k.weight", "blk.1.*"]),
+        (&["add-tensor", donor], &["new", text(&values)]),
+        (&["quantize", donor], &["Q4_0"]),
+        (&["imatrix", "convert", text(&matrix)], &["--format=gguf"]),
+        (&["split", donor], &["--split-max-tensors", "20"]),
+    ];
+    for (before, after) in cases {
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+        let made = |out: &Path, args: &[&[&str]]| {
+            let run = gguf(args.concat()).exits(0);
+            let files: Vec<String> = run.out.lines().map(str::to_owned).collect();
+            assert!(!files.is_empty() && files.iter().all(|file| file.starts_with(text(out))), "{before:?}: {files:?}");
+            files.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>()
+        };
+        let argument = made(&a, &[before, &[text(&a)], after]);
+        let option = made(&b, &[before, after, &["-o", text(&b)]]);
+        assert!(argument == option, "{before:?}");
+        let both = gguf([*before, &[text(&a)] as &[&str], *after, &["-o", text(&b), "-f"]].concat());
+        assert_ne!(both.code, 0, "{before:?}: {}", both.err);
+        for file in fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.file_name().unwrap().to_str().unwrap().starts_with(['a', 'b']) {
+                fs::remove_file(file).unwrap();
+            }
+        }
+    }
+}
+
+/// Several files: a line for each, its findings below, and the same note once.
+#[test]
+fn the_check_of_several_files_is_short() {
+    let dir = folder();
+    let good = dir.path().join("Glossary-2.9M-BF16.gguf");
+    fs::copy(model(dir.path()), &good).unwrap();
+    let [a, b] = ["a.gguf", "b.gguf"].map(|name| dir.path().join(name));
+    for copy in [&a, &b] {
+        fs::copy(&good, copy).unwrap();
+    }
+    let run = gguf(["check", text(&good), text(&a), text(&good), text(&b)]).exits(0);
+    let lines: Vec<&str> = run.out.lines().collect();
+    let name = |path: &Path| path.display().to_string();
+    assert_eq!(lines[0], format!("{}: good, no findings", name(&good)));
+    assert_eq!(lines[1], format!("{}: good, 1 note", name(&a)));
+    assert!(lines[2].starts_with("note name."), "{}", run.out);
+    assert_eq!(lines[lines.len() - 2], format!("{}: good, no findings", name(&good)));
+    assert_eq!(lines[lines.len() - 1], format!("{}: good, 1 note", name(&b)));
+    assert_eq!(run.out.matches("note name.").count(), 1, "{}", run.out);
+}

@@ -501,7 +501,10 @@ fn what_a_matrix_covers_of_a_model() {
     );
     assert_eq!(report.count(Severity::Error), 2);
     let said: Vec<_> = report.findings().map(|f| f.to_string()).collect();
-    assert!(said.iter().any(|f| f.contains("32 values for 24 columns, of all experts together")), "{said:?}");
+    assert!(
+        said.iter().any(|f| f.contains("the matrix has 32 values, the tensor has 24 columns in all experts")),
+        "{said:?}"
+    );
     assert!(said.iter().any(|f| f.contains("blk.2.attn_q.weight: it gets iq2_xs and has no entry")), "{said:?}");
 
     // Embeddings never have a matching entry, the output only on request; neither is an error.

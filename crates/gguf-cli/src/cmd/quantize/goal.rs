@@ -100,6 +100,10 @@ impl Goal {
             Some(target) => target,
             None => return Err(wrong(&"it does not start with a file type, for the tensors that match no rule")),
         };
+        // Without rules, it is the file type.
+        if recipe.rules.is_empty() {
+            return Ok(target.into());
+        }
         Ok(Goal {
             target,
             recipe: Some(Named { name: name.to_owned(), rules: recipe.rules, file: Some(file.to_owned()) }),
