@@ -289,7 +289,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
 /// # Errors
 /// If neither or both have it.
 pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {
-    let is_key = head.get(from).is_some();
+    let is_key = stored_key(head, from).is_some();
     let is_tensor = head.tensors.iter().any(|tensor| tensor.name == from.as_bytes());
     let (name, to) = (from.to_owned(), to.to_owned());
     match (is_key, is_tensor) {
