@@ -58,6 +58,18 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "base")]
     target: Option<PathBuf>,
 
+    /// Pre-tokenizer name of a BPE vocabulary; overrides detection by hash
+    #[arg(long)]
+    pre: Option<String>,
+
+    /// The file has queries, keys and values as one tensor per block (attn_qkv), by `gguf convert --fuse-qkv`
+    #[arg(long)]
+    fuse_qkv: bool,
+
+    /// The file has the gate and up matrices of all experts as one tensor per block, by `gguf convert --fuse-gate-up-exps`
+    #[arg(long)]
+    fuse_gate_up_exps: bool,
+
     /// The file has only the multi-token prediction (MTP) blocks
     #[arg(long, conflicts_with = "no_mtp")]
     mtp: bool,
@@ -98,6 +110,9 @@ impl Args {
         let options = Options::default()
             .base(self.base.as_deref().map(open::folder).transpose()?)
             .target(self.target.as_deref().map(open::model_folder).transpose()?)
+            .pre(self.pre.clone())
+            .fuse_qkv(self.fuse_qkv)
+            .fuse_gate_up_experts(self.fuse_gate_up_exps)
             .mtp(match (self.mtp, self.no_mtp) {
                 (true, _) => Mtp::Only,
                 (_, true) => Mtp::LeftOut,
@@ -180,13 +195,13 @@ impl Args {
         let mut lines = vec![format!("keys: {}", list(&keys)), format!("tensors: {}", list(&states))];
         lines.extend(self.made(verification));
         lines.push(match (is_same, verification.n_within() as u64) {
-            (true, 0) => "The file is made of the checkpoint.".to_owned(),
-            (true, n) => format!("The file is made of the checkpoint, as far as the types of {} show it.", tensors(n)),
+            (true, 0) => "The file is made of the checkpoint".to_owned(),
+            (true, n) => format!("The file is made of the checkpoint, as far as the types of {} show it", tensors(n)),
             (false, n) if verification.is_good() && self.imatrix.is_some() => {
-                format!("The file may be made of the checkpoint, but {} not encoded with that matrix.", are(n))
+                format!("The file may be made of the checkpoint, but {} not encoded with that matrix", are(n))
             }
-            (false, n) if verification.is_good() => format!("{} not encoded as by llama.cpp.", are(n)),
-            _ => "The file differs from the checkpoint.".to_owned(),
+            (false, n) if verification.is_good() => format!("{} not encoded as by llama.cpp", are(n)),
+            _ => "The file differs from the checkpoint".to_owned(),
         });
         lines
     }
