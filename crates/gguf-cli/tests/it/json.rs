@@ -233,6 +233,8 @@ const LINES: &[(&str, i32)] = &[
     ("merge =@part-00001-of-00003.gguf -o @merged.gguf -q", 0),
     ("diff =@model.gguf @model.gguf", 0),
     ("diff =@model.gguf @small.gguf", 1),
+    ("verify @model.gguf --against @none", 2),
+    ("lora merge @model.gguf @none -o @out.gguf", 2),
     ("hash =@model.gguf --all", 0),
     ("hash =@model.gguf --check @manifest", 0),
     ("card =@small.gguf @part-00001-of-00003.gguf -q", 0),
@@ -382,6 +384,7 @@ fn no_command_is_left_out() {
         let inner: &[&str] = match name {
             "imatrix" => &[" show", " check", " merge", " convert"],
             "recipe" => &[" show", " apply"],
+            "lora" => &[" merge"],
             "help" | "completions" | "man" => continue,
             _ => &[""],
         };
