@@ -110,7 +110,7 @@ impl fmt::Display for ExportProblem {
                 write!(f, "the tensor {tensor:?} does not determine the tensors that it was made of")
             }
             ExportProblem::OtherTensors { tensor, is_in_file: true } => {
-                write!(f, "the tensor {tensor:?} is none that the architecture makes of a checkpoint")
+                write!(f, "the conversion of a checkpoint does not give the tensor {tensor:?}")
             }
             ExportProblem::OtherTensors { tensor, is_in_file: false } => {
                 write!(f, "the tensor {tensor:?}, which the architecture makes of a checkpoint, is missing")
