@@ -148,9 +148,15 @@ impl Start {
             .filter_map(|row| Some((row.key, Formula::parse(row.formula).ok()?)))
             .collect();
         let (mut tried, mut unsolved): (HashSet<(String, String)>, Vec<Unsolved>) = Default::default();
-        let mut fields = None;
+        let (mut fields, mut good) = (None, None);
         for _ in 0..MAX_EDITS {
-            let evaluated = self.evaluated(&document, &rows)?;
+            let Some(evaluated) = self.evaluated(&document, &rows) else {
+                // The class refuses the last change.
+                document = good?;
+                good = None;
+                continue;
+            };
+            good = Some(document.clone());
             let wrong = rows.iter().find_map(|row| {
                 let key = full_key(row, arch)?;
                 let is_open = key != "general.file_type" && !unsolved.iter().any(|known| known.key == key);
