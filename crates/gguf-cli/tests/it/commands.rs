@@ -360,7 +360,7 @@ fn get_prints_values_raw() {
     assert_eq!(get("*template").exits(0).out, "tokenizer.chat_template\t{{ a }}\\n\\u{1b}\\\\n é\n");
     assert_eq!(get("general.* --json").exits(0).json()["values"]["general.name"], "Small");
     get("tokenizer.ggml.tokens -i 1000").exits(1).says(&["the array has 1000 elements"]);
-    get("general.name -n 0").exits(1).says(&["expected an array for --index, found string"]);
+    get("general.name -i 0").exits(1).says(&["expected an array for --index, found string"]);
     get("general.nam").exits(1).says(&["there is no key general.nam; did you mean general.name?"]);
     get("context_length").exits(1).says(&["did you mean llama.context_length?"]);
     get("zzz").exits(1).says(&["`gguf show --kv` lists"]);

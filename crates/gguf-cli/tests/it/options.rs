@@ -84,10 +84,12 @@ fn every_command_that_writes_a_model_has_output() {
     }
 }
 
+/// A row of the table: the letter, the values, and the commands.
+type Row = (Option<String>, BTreeSet<String>, Vec<String>);
+
 #[test]
 fn the_book_has_a_table_of_all_options() {
-    // By name: the letter, the values, and the commands.
-    let mut rows: BTreeMap<String, (Option<String>, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let all = all();
     for (command, options) in &all {
         for option in options {
