@@ -23,7 +23,7 @@ fn repair_says_what_is_whole() {
     let (path, whole, _) = damaged(dir.path());
     let run = gguf(["repair", text(&path)]).exits(1).silently();
     run.prints(&[
-        " bytes; 10.0 kB are missing\n",
+        " bytes; 10.0 kB missing\n",
         "  Head     sound\n",
         "  Tensors  0 of 2 intact\n",
         "  token_embd.weight   32 x 1000  f16 ",

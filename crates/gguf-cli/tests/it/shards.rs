@@ -92,7 +92,7 @@ fn nothing_is_overwritten_and_no_input_is_an_output() {
     gguf(["merge", text(&model), "-o", "x"]).exits(1).says(&["is not split\nhelp: there is nothing to merge"]);
     gguf(["merge", &first, text(&model), "-o", "x"]).exits(1).says(&["is not a shard of the same model"]);
     gguf(["split", text(&model), text(dir.path()), "--max-tensors", "1"]).exits(2).says(&["is a folder", "model"]);
-    gguf(["split", text(&model), "s"]).exits(2).says(&["--max-tensors", "--max-size", "--max-file-size"]);
+    gguf(["split", text(&model), "s"]).exits(2).says(&["--split-max-tensors", "--split-max-size", "--max-file-size"]);
     gguf(["split", text(&model), "s", "--max-size", "0"]).exits(2).says(&["not a valid file size"]);
     gguf(["merge", &first, "-o", "-"]).exits(2).says(&["cannot be written to standard output"]);
 }

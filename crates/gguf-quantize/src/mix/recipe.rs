@@ -46,7 +46,7 @@ pub struct Recipe {
 }
 
 /// Names of file types whose token embeddings and output matrix are Q8_0, and the file types of the other tensors. They are common among
-/// publishers, who make them with the options `--token-embedding-type q8_0 --output-tensor-type q8_0` of `llama-quantize`.
+/// publishers, who set the types of these tensors with two options of `llama-quantize`.
 pub const LARGER: &[(&str, &str)] =
     &[("Q2_K_L", "Q2_K"), ("Q3_K_XL", "Q3_K_L"), ("Q4_K_L", "Q4_K_M"), ("Q5_K_L", "Q5_K_M"), ("Q6_K_L", "Q6_K")];
 
