@@ -6,7 +6,7 @@ const NAMES = ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", 
 function plain(x) {
   if (typeof x === "bigint") return x.toString();
   if (typeof x === "number" && !Number.isFinite(x)) return String(x).toLowerCase().replace("infinity", "inf");
-  return Object.is(x, -0) ? x : x;
+  return Object.is(x, -0) ? "-0" : x;
 }
 
 // Nested arrays have no types of their own, so that they are lists.

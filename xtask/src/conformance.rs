@@ -1,9 +1,10 @@
-//! `cargo xtask conformance`: makes the files of the conformance suite, its manifest and its archive.
+//! `cargo xtask conformance`: makes the files of the conformance suite, its manifest, its archive, and the tables of its page.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+use gguf_test::conformance::page::page;
 use gguf_test::conformance::{self, Observed, VERSION};
 
 use crate::{Content, Result, pack, read};
@@ -11,15 +12,22 @@ use crate::{Content, Result, pack, read};
 /// The largest archive, in bytes.
 const LARGEST: u64 = 5_000_000;
 
-/// Writes the suite to `out`, its archive beside it, and the manifest to the sources.
+/// Writes the suite to `out`, its archive beside it, and the manifest and the page to the sources.
 pub fn make(root: &Path, out: &Path) -> Result<()> {
     let sources = root.join("conformance");
     let manifest_path = sources.join("manifest.json");
     let before = fs::read_to_string(&manifest_path).unwrap_or_default();
     let files = conformance::files();
-    let manifest = conformance::manifest(&files, &Observed::of(&before));
+    let observed = Observed::of(&before);
+    let manifest = conformance::manifest(&files, &observed);
     if manifest != before {
         fs::write(&manifest_path, &manifest)?;
+    }
+    let page_path = root.join("docs/conformance.md");
+    let before = fs::read_to_string(&page_path)?;
+    let page = page(&before, &files, &observed);
+    if page != before {
+        fs::write(&page_path, page)?;
     }
 
     if out.exists() {

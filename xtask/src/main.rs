@@ -23,8 +23,8 @@ Usage: cargo xtask dist [--target TRIPLE]
 Builds target/dist/ggufkit-VERSION-TRIPLE.tar.gz and adds it to target/dist/SHA256SUMS.
 Without --target, the archive is for this machine.
 
-conformance writes the suite for other implementations to target/conformance, an archive of it beside that, and
-conformance/manifest.json.
+conformance writes the suite for other implementations to target/conformance, an archive of it beside that,
+conformance/manifest.json, and the tables of docs/conformance.md.
 ";
 
 /// Where each shell looks for completions, below the prefix.

@@ -7,6 +7,7 @@ pub mod cases;
 pub mod causes;
 pub mod json;
 pub mod judge;
+pub mod page;
 pub mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,6 +195,13 @@ impl Observed {
             }
         }
         observed
+    }
+
+    /// The readers: name, version and date of each.
+    pub fn list(&self) -> Vec<[String; 3]> {
+        let readers = self.readers.trim_start_matches('{').split("},");
+        let fields = readers.map(|reader| reader.split('"').map(str::to_owned).collect::<Vec<_>>());
+        fields.filter_map(|f| Some([f.get(1)?.clone(), f.get(5)?.clone(), f.get(9)?.clone()])).collect()
     }
 
     /// The outcome of a reader for a file.

@@ -44,8 +44,6 @@ fn read(path: &str) -> Result<Json> {
 }
 
 fn main() {
-    match read(&std::env::args().nth(1).expect("the name of a file")) {
-        Ok(report) => println!("{report}"),
-        Err(e) => { eprintln!("{e}"); std::process::exit(1) }
-    }
+    let report = read(&std::env::args().nth(1).expect("the name of a file"));
+    println!("{}", report.unwrap_or_else(|e| { eprintln!("{e}"); std::process::exit(1) }));
 }

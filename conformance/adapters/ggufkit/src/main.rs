@@ -23,8 +23,7 @@ fn value(v: ValueRef<'_>) -> Value {
 }
 
 fn read(path: &str) -> Result<Value, Box<dyn std::error::Error>> {
-    let check = ggufkit::check_with(path, &CheckOptions::default().structure(true))?;
-    if !check.is_sound() {
+    if !ggufkit::check_with(path, &CheckOptions::default().structure(true))?.is_sound() {
         return Err("the check has errors".into());
     }
     let model = ModelFile::open(path)?;
@@ -43,12 +42,10 @@ fn read(path: &str) -> Result<Value, Box<dyn std::error::Error>> {
 }
 
 fn main() -> ExitCode {
-    match read(&std::env::args().nth(1).expect("the name of a file")) {
+    let report = read(&std::env::args().nth(1).expect("the name of a file"));
+    match &report {
         Ok(report) => println!("{report}"),
-        Err(e) => {
-            eprintln!("{e}");
-            return ExitCode::from(1);
-        }
+        Err(e) => eprintln!("{e}"),
     }
-    ExitCode::SUCCESS
+    ExitCode::from(u8::from(report.is_err()))
 }

@@ -2,6 +2,7 @@
 
 mod chat;
 mod check;
+mod conformance;
 mod convert;
 mod fuzz;
 mod image;
@@ -9,4 +10,4 @@ mod imatrix;
 mod quantize;
 mod variants;
 
-gguf_test::main!(chat, check, convert, fuzz, image, imatrix, quantize, variants);
+gguf_test::main!(chat, check, conformance, convert, fuzz, image, imatrix, quantize, variants);
