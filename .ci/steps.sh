@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
   python_wheel)
-long_steps=(windows memory differences packages_of_formats)
+long_steps=(windows memory differences packages_of_formats conformance)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -194,4 +194,27 @@ object_stores() {
     cargo test -p gguf-cli --features cloud --test stores || failed=$?
   .ci/servers stop "$target/stores"
   return $failed
+}
+
+# Readers of other projects on the conformance suite. Only ggufkit must pass; the others' totals are printed, and the manifest has what they did.
+conformance() {
+  command -v npm >/dev/null || need nodejs npm
+  local suite=conformance reader readers
+  cargo xtask conformance
+  for reader in ggufkit candle; do
+    cargo build --quiet --target-dir "$target" --manifest-path $suite/adapters/$reader/Cargo.toml
+  done
+  (cd $suite/adapters && npm install --silent --no-audit --no-fund --no-package-lock)
+  readers=("$target/debug/conformance-candle" "node $suite/adapters/huggingface.mjs")
+  if [ -n "${GGUF_PEERS:-}" ]; then
+    local -x LLAMA_CPP_LIB_PATH=$GGUF_PEERS/lib LD_LIBRARY_PATH=$GGUF_PEERS/lib
+    for reader in llama_cpp gguf_py; do readers+=("$GGUF_PEERS/venv/bin/python $suite/adapters/$reader.py"); done
+  fi
+  local run=(python3 $suite/run.py --files "$target/conformance" --time 5)
+  for reader in "${readers[@]}"; do
+    echo "== $reader"
+    # shellcheck disable=SC2086
+    "${run[@]}" $reader | tail -n 1 || true
+  done
+  "${run[@]}" "$target/debug/conformance-ggufkit"
 }

@@ -67,7 +67,7 @@ def is_memory(said):
 def number(x):
     """A number as Python has it; text may hold what JSON cannot."""
     if isinstance(x, str):
-        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}.get(x) if not x.lstrip("-").isdigit() else int(x)
+        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0}.get(x) if x == "-0" or not x.lstrip("-").isdigit() else int(x)
     return x
 
 
