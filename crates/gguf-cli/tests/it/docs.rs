@@ -260,6 +260,7 @@ fn code_blocks_are_checked() {
                     let said = shell(&format!("cc {options} -I'{}' program.c", include.display()), dir.path());
                     assert!(said.is_empty(), "{place}: {}", said.join("\n"));
                 }
+                "json" => assert!(serde_json::from_str::<serde_json::Value>(&content).is_ok(), "{place}"),
                 // The CMake package is tested with the C library.
                 "cmake" | "toml" => {}
                 language => panic!("{place}: a block of the language {language:?}, which no test checks"),
