@@ -103,7 +103,7 @@ fn one_flipped_bit_is_found_in_every_type() {
             let flipped = changed(&file, |bytes| bytes[at] ^= 1);
             let run = verify(&flipped, &[]).exits(1).silently();
             let offset = format!("the first at byte {}\n", at - range.start);
-            run.prints(&[&format!("{tensor}"), "different", "1 of ", "blocks differs; ", &offset, "1 different"]);
+            run.prints(&[tensor, "different", "1 of ", "blocks differs; ", &offset, "1 different"]);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use gguf_format::{Gguf, keys};
 use serde_json::{Map, Value};
 
-use crate::cmd::quantize::read_text_of;
+use crate::cmd::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::jinja;
 use crate::ui::Ui;
