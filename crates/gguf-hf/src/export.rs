@@ -288,12 +288,16 @@ fn file_tensors(source: &GgufSource) -> Vec<FileTensor> {
     source.tensors().map(of).collect()
 }
 
+/// The most bytes of factors of rotary scaling: there is one for two elements of a head.
+const MAX_FACTORS: u64 = 1 << 20;
+
 /// The rotary scaling that tensors hold, as a field of `config.json`.
 fn rope_scaling(source: &GgufSource, by_name: &HashMap<&str, usize>) -> Option<RopeScaling> {
     let values = |name: &str| {
         let index = *by_name.get(name)?;
         let tensor = source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
-        let mut bytes = vec![0; usize::try_from(tensor.n_bytes().ok()?).ok()?];
+        let n_bytes = tensor.n_bytes().ok().filter(|n| *n <= MAX_FACTORS)?;
+        let mut bytes = vec![0; usize::try_from(n_bytes).ok()?];
         source.read(index, 0, &mut bytes).ok()?;
         Some(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>())
     };

@@ -38,7 +38,7 @@ pub struct Args {
     output: PathBuf,
 
     /// Type of all tensors; by default, the type in the file, and bf16 for quantized tensors
-    #[arg(short, long = "type", value_name = "TYPE", value_enum)]
+    #[arg(long = "type", value_name = "TYPE", value_enum)]
     ty: Option<Type>,
 
     /// Begin another file of tensors beyond this size, such as 2GB

@@ -233,6 +233,7 @@ const LINES: &[(&str, i32)] = &[
     ("merge =@part-00001-of-00003.gguf -o @merged.gguf -q", 0),
     ("diff =@model.gguf @model.gguf", 0),
     ("diff =@model.gguf @small.gguf", 1),
+    ("export @model.gguf -o @none --dry-run", 0),
     ("verify @model.gguf --against @none", 2),
     ("lora merge @model.gguf @none -o @out.gguf", 2),
     ("hash =@model.gguf --all", 0),

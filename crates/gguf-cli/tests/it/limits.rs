@@ -187,6 +187,10 @@ fn of_model(file: &str, out: &str) -> Vec<String> {
         format!("repair {file}"),
         format!("repair {file} --json -o {out}-28_"),
         format!("repair {file} --from model.gguf --dry-run"),
+        format!("export {file} -o {out}-30_"),
+        format!("verify {file} --against {} -j 2", text(&glossary())),
+        format!("lora merge {file} {file} -o {out}-31_ -j 2"),
+        format!("lora merge model.gguf {file} -o {out}-32_ -j 2"),
     ]
     .into()
 }

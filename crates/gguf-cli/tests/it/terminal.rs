@@ -283,6 +283,8 @@ fn names_are_whole_in_every_table() {
         ("check cut.gguf", &["file.truncated"]),
         ("name {one}", &[file]),
         ("cat {one} output_norm.weight", &["output_norm.weight"]),
+        ("export {glossary.gguf} -o exported --dry-run", &["model.layers.0.post_attention_layernorm.weight"]),
+        ("verify {glossary.gguf} --against {glossary} --all", &["blk.0.attn_output.weight"]),
     ];
     std::fs::write(at("recipe"), "Q4_0\n").unwrap();
     gguf(["convert", text(&glossary()), "-o", text(&at("glossary.gguf")), "-q"]).exits(0);
@@ -302,6 +304,7 @@ fn names_are_whole_in_every_table() {
         "rm-tensor",
         "add-tensor",
         "graft",
+        "lora",
         "help",
         "completions",
         "man",

@@ -51,7 +51,7 @@ pub struct Args {
     scale: Vec<f32>,
 
     /// File type of the output, such as F16 or Q4_K_M; by default, every tensor has its type in the base model
-    #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
+    #[arg(long = "type", value_name = "TYPE", value_parser = Target::parse)]
     ty: Option<Target>,
 
     /// Folder with the config.json of the base model, for adapters in the format of PEFT; by default BASE if it is a
