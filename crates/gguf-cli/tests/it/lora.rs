@@ -117,19 +117,19 @@ fn any_type_is_written_in_one_pass() {
     let base = base(dir.path());
     let adapter = write_adapter(&dir.path().join("a.gguf"), adapter_head(), PAIRS);
     let [single, two, one] = ["f32", "two", "one"].map(|name| dir.path().join(format!("{name}.gguf")));
-    gguf(["lora", "merge", text(&base), text(&adapter), "-o", text(&single), "-q", "-t", "F32"]).exits(0);
+    gguf(["lora", "merge", text(&base), text(&adapter), "-o", text(&single), "-q", "--type", "F32"]).exits(0);
     gguf(["quantize", text(&single), text(&two), "Q4_K_M", "-q"]).exits(0);
-    gguf(["lora", "merge", text(&base), text(&adapter), "-o", text(&one), "-q", "-t", "Q4_K_M"]).exits(0);
+    gguf(["lora", "merge", text(&base), text(&adapter), "-o", text(&one), "-q", "--type", "Q4_K_M"]).exits(0);
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap(), "one pass has other bytes than two");
     // A quantized base: its types by default; another type needs permission for the tensors that are quantized again.
     let out = dir.path().join("q.gguf");
     let args = ["lora", "merge", text(&two), text(&adapter), "-o", text(&out), "-fq"];
     gguf(args).exits(0);
     assert_eq!(ty(&out, "blk.1.ffn_down.weight"), ty(&two, "blk.1.ffn_down.weight"));
-    gguf(args.iter().chain(&["-t", "Q8_0"])).exits(1).says(&["is already q"]);
-    gguf(args.iter().chain(&["-t", "Q8_0", "--allow-requantize"])).exits(0);
+    gguf(args.iter().chain(&["--type", "Q8_0"])).exits(1).says(&["is already q"]);
+    gguf(args.iter().chain(&["--type", "Q8_0", "--allow-requantize"])).exits(0);
     gguf(args.iter().chain(&["--imatrix", "imatrix.gguf"])).exits(2).says(&["quantization options require --type"]);
-    gguf(["lora", "merge", text(&base), text(&adapter), "-n", "-t", "Q6_K"])
+    gguf(["lora", "merge", text(&base), text(&adapter), "-n", "--type", "Q6_K"])
         .exits(0)
         .prints(&["blk.1.ffn_down.weight"]);
 }

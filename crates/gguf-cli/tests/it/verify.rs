@@ -20,7 +20,7 @@ fn verify(file: &Path, more: &[&str]) -> Run {
 /// A conversion of the checkpoint.
 fn converted(dir: &Path, ty: &str, more: &[&str]) -> PathBuf {
     let (out, checkpoint) = (dir.join(format!("{ty}.gguf")), glossary());
-    gguf(["convert", text(&checkpoint), "-o", text(&out), "-q", "-t", ty].iter().chain(more)).exits(0);
+    gguf(["convert", text(&checkpoint), "-o", text(&out), "-q", "--type", ty].iter().chain(more)).exits(0);
     out
 }
 

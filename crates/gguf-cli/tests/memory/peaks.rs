@@ -79,6 +79,10 @@ const OF_MODEL: &[&str] = &[
     "repair FILE --json -o OUT",
     "repair FILE --mend -o OUT",
     "repair FILE --from FILE --json",
+    "export FILE -o OUT",
+    "verify FILE --against checkpoint",
+    "lora merge FILE model.gguf -o OUT",
+    "lora merge model.gguf FILE -o OUT",
     "imatrix show FILE",
     "imatrix check FILE model.gguf",
     "imatrix convert FILE OUT.dat",
@@ -135,6 +139,7 @@ fn run_all(name: &str, write: fn(&Path) -> io::Result<()>) {
     gguf(["convert", text(&glossary()), "-o", text(&model), "-q"]).exits(0);
     gguf(["extract", text(&model), "output_norm.weight", "-o", text(&dir.join("values.npy")), "-q"]).exits(0);
     fs::write(dir.join("recipe"), "Q4_K_M\nattn_q=q8_0\n").unwrap();
+    std::os::unix::fs::symlink(glossary(), dir.join("checkpoint")).unwrap();
     write(&dir.join("FILE")).unwrap();
     let len = fs::metadata(dir.join("FILE")).unwrap().len();
     assert!(len <= 20_000_000, "{len}");
@@ -156,8 +161,11 @@ fn run_all(name: &str, write: fn(&Path) -> io::Result<()>) {
         };
         println!("{name}: {line}");
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-            if entry.file_name().to_string_lossy().starts_with("OUT") {
-                fs::remove_file(entry.path()).unwrap();
+            let (path, name) = (entry.path(), entry.file_name());
+            match name.to_string_lossy().starts_with("OUT") {
+                true if path.is_dir() => fs::remove_dir_all(path).unwrap(),
+                true => fs::remove_file(path).unwrap(),
+                false => {}
             }
         }
     }
