@@ -154,6 +154,9 @@ errors! {
     "The tensors of a checkpoint cannot be planned. Feature `hf`."
     #[cfg(feature = "hf")]
     Plan(gguf_hf::PlanError);
+    "A LoRA adapter cannot be merged. Feature `hf`."
+    #[cfg(feature = "hf")]
+    Lora(gguf_hf::lora::LoraError);
     "A legacy file cannot be migrated. Feature `legacy`."
     #[cfg(feature = "legacy")]
     Legacy(gguf_legacy::Error);

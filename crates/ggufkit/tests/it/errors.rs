@@ -22,6 +22,7 @@ const CAUSES: &[(&str, &[&str])] = &[(
         "AdapterProblem",
         "CardProblem",
         "DraftProblem",
+        "ExportProblem",
         "FileProblem",
         "IndexProblem",
         "MessageProblem",
@@ -64,7 +65,7 @@ fn every_error_of_a_library_is_converted_or_the_cause_of_one() {
             quantize::mix::PatternError, quantize::mix::TensorTypeError, quantize::mix::UnknownName,
             quantize::mix::recipe::RecipeError;
         "gguf-hf": hf::Error, hf::FolderError, hf::config::Error, hf::PlanError, hf::safetensors::HeaderError,
-            hf::torch::TorchError;
+            hf::torch::TorchError, hf::lora::LoraError;
         "gguf-legacy": legacy::Error, legacy::Malformed;
         "gguf-edit": edit::Error, edit::EditError;
     };
