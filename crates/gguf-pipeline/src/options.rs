@@ -38,7 +38,7 @@ pub struct RunOptions {
     pub measure: bool,
     /// Files besides those of the plan that no output file may replace.
     pub protect: Vec<PathBuf>,
-    /// Creates missing folders of the outputs; for files.
+    /// Creates missing folders of the outputs, and removes them again if the run fails; for files.
     pub create_folders: bool,
     /// Fetches data before it is read; `None` to read it when it is needed.
     pub read_ahead: Option<Arc<dyn ReadAhead>>,

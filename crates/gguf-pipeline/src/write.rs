@@ -27,6 +27,8 @@ pub(crate) struct Files {
     resume: bool,
     /// Creates missing folders.
     create_folders: bool,
+    /// The folders that this run has created, each before those in it.
+    created: Vec<PathBuf>,
     /// The open outputs.
     begun: Vec<Begun>,
 }
@@ -46,6 +48,7 @@ impl Files {
             force: options.force,
             resume: options.resume,
             create_folders: options.create_folders,
+            created: Vec::new(),
             begun: Vec::new(),
         }
     }
@@ -75,6 +78,16 @@ impl Files {
                 Output::may_write(path, self.force)?;
             }
         }
+        Ok(())
+    }
+
+    /// Creates a folder, and those above it.
+    fn create_folder(&mut self, folder: &Path) -> Result<(), Error> {
+        if let Some(above) = missing_folder(folder) {
+            self.create_folder(above)?;
+        }
+        std::fs::create_dir(folder).map_err(|e| Error::io("create", folder, e))?;
+        self.created.push(folder.to_owned());
         Ok(())
     }
 
@@ -163,8 +176,12 @@ impl Sink for Files {
     fn create(&mut self, outputs: &[NewOutput<'_>], progress: &dyn Progress) -> Result<(), Error> {
         self.check()?;
         let paths = self.paths.clone();
-        for folder in paths.iter().filter_map(|path| missing_folder(path)).filter(|_| self.create_folders) {
-            std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        if self.create_folders {
+            for path in &paths {
+                if let Some(folder) = missing_folder(path) {
+                    self.create_folder(folder)?;
+                }
+            }
         }
         let files = || outputs.iter().zip(&paths);
         let group = if self.resume { group_of(files())? } else { String::new() };
@@ -208,6 +225,7 @@ impl Sink for Files {
         for journal in journals.into_iter().flatten().rev() {
             journal.remove();
         }
+        self.created.clear();
         Ok(())
     }
 
@@ -256,6 +274,16 @@ impl Sink for Files {
         let copied = from.file.copy_to(range, output, piece.offset);
         copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })?;
         Ok(true)
+    }
+}
+
+/// Removes the folders that the run has created, unless it was committed or left files in them.
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.begun.clear();
+        for folder in self.created.iter().rev() {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
 }
 

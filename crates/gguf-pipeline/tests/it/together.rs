@@ -230,6 +230,24 @@ fn interrupted_work_is_resumed() {
     }
 }
 
+/// Missing folders are created on request. A failed run removes them again, unless it keeps work in them.
+#[test]
+fn folders_are_created_for_files() {
+    let dir = folder();
+    let draft = Draft::copy_of(matrices(dir.path())).unwrap();
+    let types = [GgmlType::Q4_K, GgmlType::Q8_0];
+    let (new, out) = (dir.path().join("new"), dir.path().join("new/for"));
+    let options = threads(2).create_folders(true);
+    let outputs = plans(&draft, &out, &types);
+    run(&outputs, &threads(2), &()).unwrap_err();
+    run(&outputs, &options, &Watch::after(10)).unwrap_err();
+    assert!(!new.exists());
+    run(&outputs, &options.clone().resume(true), &Watch::after(10)).unwrap_err();
+    assert_eq!(names(&out).len(), 4);
+    run(&outputs, &options.resume(true), &Watch::after(u64::MAX)).unwrap();
+    assert_eq!(names(&out), ["q4_K", "q8_0"]);
+}
+
 /// A run that ended between renaming its files and removing its journals: it is recognised as complete.
 #[test]
 fn files_that_have_their_names_are_found() {
