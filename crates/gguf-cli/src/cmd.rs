@@ -22,6 +22,7 @@ pub mod edit;
 pub mod estimate;
 pub mod export;
 pub mod extract;
+pub mod float_type;
 pub mod get;
 pub mod graft;
 pub mod hash;

@@ -115,30 +115,10 @@ impl Export {
     /// # Errors
     /// [`Error`]. No file is left then, and existing files are unchanged.
     pub fn run(&self, out: &Path, options: &RunOptions, progress: &dyn Progress) -> Result<RunSummary, Error> {
-        let is_new = !out.exists();
-        if is_new {
-            std::fs::create_dir(out).map_err(|source| Error::io("create", out, source))?;
-        } else {
+        if out.exists() {
             self.check_folder(out)?;
         }
-        let mut created = Vec::new();
-        let folders = self.plan.files().iter().filter_map(|file| Some(file.name()?.rsplit_once('/')?.0));
-        for folder in folders {
-            let path = out.join(folder);
-            if !path.exists() {
-                std::fs::create_dir(&path).map_err(|source| Error::io("create", &path, source))?;
-                created.push(path);
-            }
-        }
-        let summary = self.plan.run(out, options, progress);
-        if summary.is_err() {
-            // Only empty folders are removed.
-            created.iter().for_each(|path| drop(std::fs::remove_dir(path)));
-            if is_new {
-                let _ = std::fs::remove_dir(out);
-            }
-        }
-        Ok(summary?)
+        Ok(self.plan.run(out, &options.clone().create_folders(true), progress)?)
     }
 
     /// Checks that no other tensor files are in the folder, which readers would take for a part of the model.
@@ -495,7 +475,7 @@ struct Restoring {
     maps: Vec<Elementwise>,
 }
 
-/// The operation that makes a tensor of `n_elements` of the tensors that hold it; `None` if they contradict each other or there are none.
+/// The operation that makes a tensor of `n_elements` from the tensors that hold it; `None` if no tensor holds it, or if two disagree.
 fn operation(parts: Vec<Restoring>, tensors: &[FileTensor], n_elements: u64) -> Option<(Op, Inverse)> {
     let maps = parts.first()?.maps.clone();
     let (mut inputs, mut moves): (Vec<Input>, Vec<Move>) = Default::default();

@@ -219,17 +219,22 @@ impl fmt::Debug for MemoryFolder {
     }
 }
 
+/// The names of the files in a folder `within` the one that has these files; the name of that folder itself is empty.
+pub(crate) fn names_within<'a>(files: impl Iterator<Item = &'a String>, within: &str) -> Vec<String> {
+    let inside = |name: &String| match within {
+        "" => Some(name.clone()),
+        within => Some(name.strip_prefix(within)?.strip_prefix('/')?.to_owned()),
+    };
+    files.filter_map(inside).filter(|name| !name.contains('/')).collect()
+}
+
 impl Folder for MemoryFolder {
     fn path(&self) -> &Path {
         &self.name
     }
 
     fn names(&self, within: &str) -> io::Result<Vec<String>> {
-        let inside = |name: &String| match within {
-            "" => Some(name.clone()),
-            within => Some(name.strip_prefix(within)?.strip_prefix('/')?.to_owned()),
-        };
-        Ok(self.files.keys().filter_map(inside).filter(|name| !name.contains('/')).collect())
+        Ok(names_within(self.files.keys(), within))
     }
 
     fn open(&self, name: &str) -> Result<Option<FolderFile>, FolderError> {

@@ -121,7 +121,7 @@ pub(crate) const ORIGIN: [&str; 9] =
     ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
 
 /// Model card keys for a text field, in lookup order.
-const CARD_TEXTS: [(&str, &str); 28] = [
+pub(crate) const CARD_TEXTS: [(&str, &str); 28] = [
     ("name", "name"),
     ("author", "author"),
     ("version", "version"),

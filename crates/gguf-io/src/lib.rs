@@ -67,6 +67,6 @@ pub use model::{IntoModel, Model, TensorHandle, TensorPlace};
 #[cfg(feature = "fs")]
 pub use output::{Output, commit_all};
 pub use plain::Plain;
-pub use read_at::{InMemory, ReadAt};
+pub use read_at::{InMemory, NoData, ReadAt};
 pub use tensor::{Tensor, nearest};
 pub use writer::{TensorWriter, WriteError, Writer};

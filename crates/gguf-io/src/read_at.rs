@@ -187,6 +187,21 @@ impl ReadAt for [u8] {
     }
 }
 
+/// A source of which only the length is known: for heads whose data is not read. Reading is an error of the kind
+/// [`Unsupported`](io::ErrorKind::Unsupported).
+#[derive(Debug, Clone, Copy)]
+pub struct NoData(pub u64);
+
+impl ReadAt for NoData {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0)
+    }
+
+    fn read_exact_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Bytes in memory of any other type, such as `bytes::Bytes` or a memory map from another crate.
 ///
 /// ```

@@ -1,15 +1,12 @@
 //! What needs the tables of all architectures and tokenizers: findings, tokens and memory. The page loads it after the first screen.
 
 use std::cell::OnceCell;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use ggufkit::edit::estimate::{Memory, Setup, estimate};
 use ggufkit::model::tokenizer::{Encoder, Role, Vocab};
-use ggufkit::{
-    CheckOptions, Finding, GgmlType, Model, ModelFile, ReadAt, Severity, Str, ValueRef, check_by, io as gguf_io,
-};
+use ggufkit::{CheckOptions, Finding, GgmlType, Model, ModelFile, Severity, Str, ValueRef, check_by, io as gguf_io};
 use serde_json::{Value, json};
 
 use crate::page::{Offered, Page, has, number, shown, text_of};
@@ -29,9 +26,11 @@ impl Page {
     pub fn findings(offered: &[Offered], name: &str) -> Value {
         let open = |path: &Path| match offered.iter().find(|(name, _)| path == Path::new(name)) {
             Some((_, source)) => Ok(Arc::clone(source)),
-            None => {
-                Err(gguf_io::Error::Io { path: path.into(), action: "open", source: io::ErrorKind::NotFound.into() })
-            }
+            None => Err(gguf_io::Error::Io {
+                path: path.into(),
+                action: "open",
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
         };
         match check_by(name, &open, &CheckOptions::default()) {
             Ok(check) => {
@@ -53,7 +52,7 @@ impl Page {
         let files = self
             .files
             .iter()
-            .map(|file| ModelFile::from_head(file.gguf().clone(), NoData(file.file_bytes()), file.path()));
+            .map(|file| ModelFile::from_head(file.gguf().clone(), gguf_io::NoData(file.file_bytes()), file.path()));
         let model = files.collect::<Result<Vec<_>, _>>().and_then(Model::from_files);
         let mut setup = Setup::default();
         setup.n_ctx = Some(n_ctx).filter(|n| *n > 0);
@@ -136,20 +135,6 @@ impl Page {
             }));
         }
         Value::Array(rows)
-    }
-}
-
-/// Data that is not read.
-#[derive(Debug)]
-struct NoData(u64);
-
-impl ReadAt for NoData {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0)
-    }
-
-    fn read_exact_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

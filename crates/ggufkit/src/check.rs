@@ -11,7 +11,7 @@ use std::sync::Arc;
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
 use gguf_format::{Gguf, HeadScan, Problem};
-use gguf_io::{MODEL_LIMITS, Model, ModelFile, ReadAt, read_head_with, shown_path};
+use gguf_io::{MODEL_LIMITS, Model, ModelFile, NoData, ReadAt, read_head_with, shown_path};
 
 use crate::Error;
 
@@ -211,20 +211,6 @@ pub type OpenSource<'a> = &'a dyn Fn(&Path) -> Result<Arc<dyn ReadAt>, gguf_io::
 /// If a file cannot be opened or read. Problems of its content are part of the result.
 pub fn check_by(path: impl AsRef<Path>, open: OpenSource<'_>, options: &CheckOptions) -> Result<Check, Error> {
     Ok(Heads::check_by(path.as_ref(), open, options)?.finish(options))
-}
-
-/// A file of which only the length is known.
-#[derive(Debug)]
-struct NoData(u64);
-
-impl ReadAt for NoData {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0)
-    }
-
-    fn read_exact_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 /// As [`check_with`], for a stream that is read to its end: its head is kept, and the bytes of its data are only counted. `name`

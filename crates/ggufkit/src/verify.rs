@@ -8,10 +8,10 @@ use gguf_edit::diff::diff_keys;
 use gguf_format::keys::{
     FileType, GENERAL_ALIGNMENT, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE,
 };
-use gguf_format::{GgmlType, Gguf, Head, KvRef, Layout, Str, ValueRef};
+use gguf_format::{GgmlType, Gguf, Head, KvRef, Str, ValueRef};
 use gguf_hf::{Options, OutType};
 use gguf_io::Model;
-use gguf_pipeline::plan::{Draft, Input, Op, Plan, Rounding, TensorPlan};
+use gguf_pipeline::plan::{Draft, Input, Op, Plan, Rounding, Shape, TensorPlan};
 use gguf_pipeline::verify::{Compared, Explained, Pair, compare, explain};
 use gguf_pipeline::{GgufSource, Progress, RunOptions, Stage};
 use gguf_quantize::imatrix::ImatrixFile;
@@ -216,7 +216,7 @@ pub fn verify(
     let file = GgufSource::open(file)?;
     let layout = Head { tensors: Vec::new(), ..planned.head().clone() }.layout();
     let head = layout.map_err(|source| gguf_pipeline::Error::Layout { path: planned.path().to_owned(), source })?;
-    let head = Gguf::parse(head_bytes(&head))?;
+    let head = Gguf::parse(head.head().to_vec())?;
     let (keys, n_same_keys) = diff_keys(&head, file.model().gguf());
     let (mut tensors, pairs) = pair(planned, &file);
     let drafts = Encodings::of(planned, matrix)?;
@@ -227,10 +227,6 @@ pub fn verify(
         imatrix: file.model().gguf().get_as::<&str>(gguf_format::keys::QUANTIZE_IMATRIX_FILE).ok().map(str::to_owned),
     };
     Ok(Verification { keys, n_same_keys, tensors, made, planned: head, file })
-}
-
-fn head_bytes(layout: &Layout) -> Vec<u8> {
-    layout.head().to_vec()
 }
 
 /// All tensors, with what shows without their data; and the pairs whose data is to be compared, each with its place in the list.
@@ -244,9 +240,9 @@ fn pair(planned: &Plan, file: &GgufSource) -> (Vec<VerifiedTensor>, Vec<(usize, 
             tensors.push(VerifiedTensor { name: tensor.shown(), ty: None, state: State::Missing });
             continue;
         };
-        let shape: Vec<u64> = found.shape().collect();
-        let state = if trimmed(&shape) != trimmed(&tensor.shape) {
-            State::Different(Difference::Shape(tensor.shape.to_vec(), shape))
+        let shape: Shape = found.shape().collect();
+        let state = if shape.without_ones() != tensor.shape.without_ones() {
+            State::Different(Difference::Shape(tensor.shape.to_vec(), shape.to_vec()))
         } else if !is_comparable(tensor.op.value_type(), found.ty()) {
             State::Different(Difference::Type { planned: tensor.op.value_type() })
         } else {
@@ -262,12 +258,6 @@ fn pair(planned: &Plan, file: &GgufSource) -> (Vec<VerifiedTensor>, Vec<(usize, 
         tensors.push(VerifiedTensor { name, ty: Some(tensor.ty()), state: State::Extra });
     }
     (tensors, pairs)
-}
-
-/// A shape without ones at the end.
-fn trimmed(shape: &[u64]) -> &[u64] {
-    let n = shape.iter().rposition(|n| *n != 1).map_or(0, |last| last + 1);
-    shape.get(..n).unwrap_or(shape)
 }
 
 /// Whether values of one type can be compared in another.

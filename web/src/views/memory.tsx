@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
+import { FactsHead } from "../facts";
 import { grouped, size } from "../text";
 import type { Estimate, Memory } from "../types";
 
@@ -83,17 +84,7 @@ export function MemoryView({ client }: { client: Client }) {
               Memory of llama.cpp with a context of {grouped(estimate.n_ctx)} tokens, {estimate.n_gpu_layers} of {estimate.n_layers + 1} layers on the
               GPU
             </caption>
-            <thead>
-              <tr>
-                <th scope="col">Part</th>
-                <th scope="col" class="right">
-                  Host
-                </th>
-                <th scope="col" class="right">
-                  GPU
-                </th>
-              </tr>
-            </thead>
+            <FactsHead columns={["Part", "Host", "GPU"]} />
             <tbody>
               {PARTS.map(([part, title]) => (
                 <tr key={part} data-part={part}>

@@ -1,3 +1,4 @@
+import { FactsHead } from "../facts";
 import { grouped, size } from "../text";
 import type { Opened } from "../types";
 
@@ -82,20 +83,7 @@ export function SummaryView({ opened }: { opened: Opened }) {
       </table>
       <table class="facts">
         <caption>Types of tensors</caption>
-        <thead>
-          <tr>
-            <th scope="col">Type</th>
-            <th scope="col" class="right">
-              Tensors
-            </th>
-            <th scope="col" class="right">
-              Parameters
-            </th>
-            <th scope="col" class="right">
-              Bytes
-            </th>
-          </tr>
-        </thead>
+        <FactsHead columns={["Type", "Tensors", "Parameters", "Bytes"]} />
         <tbody>
           {summary.types.map((share) => (
             <tr key={share.type}>
@@ -109,23 +97,7 @@ export function SummaryView({ opened }: { opened: Opened }) {
       </table>
       <table class="facts">
         <caption>Files</caption>
-        <thead>
-          <tr>
-            <th scope="col">File</th>
-            <th scope="col" class="right">
-              Bytes
-            </th>
-            <th scope="col" class="right">
-              Head
-            </th>
-            <th scope="col" class="right">
-              Data from byte
-            </th>
-            <th scope="col" class="right">
-              Tensors
-            </th>
-          </tr>
-        </thead>
+        <FactsHead columns={["File", "Bytes", "Head", "Data from byte", "Tensors"]} />
         <tbody>
           {overview.files.map((file) => (
             <tr key={file.name}>

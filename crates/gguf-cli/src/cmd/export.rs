@@ -3,10 +3,10 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use gguf_format::GgmlType;
 use gguf_hf::export::{Export, ExportOptions};
 use gguf_pipeline::RunOptions;
 
+use super::float_type::FloatType;
 use super::planned::{JsonPlan, Planned};
 use super::writing::Writing;
 use crate::failure::{Outcome, Verdict};
@@ -39,7 +39,7 @@ pub struct Args {
 
     /// Type of all tensors; by default, the type in the file, and bf16 for quantized tensors
     #[arg(long = "type", value_name = "TYPE", value_enum)]
-    ty: Option<Type>,
+    ty: Option<FloatType>,
 
     /// Begin another file of tensors beyond this size, such as 2GB
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = super::size::parse_limit)]
@@ -53,21 +53,10 @@ pub struct Args {
     writing: Writing,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Type {
-    F32,
-    F16,
-    Bf16,
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("--output", &self.output)?;
-        let ty = self.ty.map(|ty| match ty {
-            Type::F32 => GgmlType::F32,
-            Type::F16 => GgmlType::F16,
-            Type::Bf16 => GgmlType::BF16,
-        });
+        let ty = self.ty.map(FloatType::ggml);
         let options = ExportOptions::default().ty(ty).max_file_bytes(self.max_file_size.get()).folder(&self.output);
         let export = gguf_hf::export::plan(open::model(&self.model)?, &options)?;
         for warning in &export.warnings {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use gguf_edit::extract::{Format, Values, extract};
-use gguf_format::GgmlType;
 
+use super::float_type::FloatType;
 use super::get::matches;
 use super::writing::{Writing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -37,17 +37,10 @@ pub struct Args {
 
     /// Convert all values to this type
     #[arg(long = "type", value_name = "TYPE", value_enum)]
-    ty: Option<Type>,
+    ty: Option<FloatType>,
 
     #[command(flatten)]
     writing: Writing,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Type {
-    F32,
-    F16,
-    Bf16,
 }
 
 impl Args {
@@ -64,9 +57,7 @@ impl Args {
         };
         let values = match self.ty {
             None => Values::AsStored,
-            Some(Type::F32) => Values::As(GgmlType::F32),
-            Some(Type::F16) => Values::As(GgmlType::F16),
-            Some(Type::Bf16) => Values::As(GgmlType::BF16),
+            Some(ty) => Values::As(ty.ggml()),
         };
         let extraction = extract(open::model(&self.model)?, &self.tensors, matches, format, values)?;
         let watch = Watch::new(self.writing.quiet);

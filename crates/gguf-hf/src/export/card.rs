@@ -5,25 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::config::{json_of, number};
 use super::{TOKEN_IDS, pretty};
-use crate::metadata::SAMPLING;
-
-/// Texts: the key without `general.`, and the name in a card.
-const TEXTS: [(&str, &str); 14] = [
-    ("name", "name"),
-    ("author", "author"),
-    ("version", "version"),
-    ("organization", "organization"),
-    ("description", "description"),
-    ("finetune", "finetune"),
-    ("basename", "basename"),
-    ("size_label", "size_label"),
-    ("source.url", "url"),
-    ("source.doi", "doi"),
-    ("source.uuid", "uuid"),
-    ("source.repo_url", "repo_url"),
-    ("license.name", "license_name"),
-    ("license.link", "license_link"),
-];
+use crate::metadata::{CARD_TEXTS, SAMPLING};
 
 /// The files.
 pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
@@ -34,8 +16,10 @@ pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
     if let Some(license) = text("license") {
         front.push_str(&format!("license: {}\n", json!(license)));
     }
-    for (key, name) in TEXTS {
-        if let Some(text) = text(key) {
+    for (i, (key, name)) in CARD_TEXTS.into_iter().enumerate() {
+        // A conversion takes the first name of a text that a card has.
+        let has_name = CARD_TEXTS.iter().take(i).any(|(before, _)| *before == key);
+        if let Some(text) = text(key).filter(|_| !has_name) {
             front.push_str(&format!("{name}: {}\n", json!(text)));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gguf_io::ReadAt;
 
-use crate::folder::{Folder, FolderFile};
+use crate::folder::{Folder, FolderFile, names_within};
 use crate::folder_error::FolderError;
 
 /// The planned folder.
@@ -58,11 +58,7 @@ impl Folder for PlannedFolder {
     }
 
     fn names(&self, within: &str) -> io::Result<Vec<String>> {
-        let inside = |name: &String| match within {
-            "" => Some(name.clone()),
-            within => Some(name.strip_prefix(within)?.strip_prefix('/')?.to_owned()),
-        };
-        Ok(self.files.keys().filter_map(inside).filter(|name| !name.contains('/')).collect())
+        Ok(names_within(self.files.keys(), within))
     }
 
     fn open(&self, name: &str) -> Result<Option<FolderFile>, FolderError> {

@@ -1,0 +1,15 @@
+/** The head of a table of facts: the name of a row, and columns of numbers. */
+export function FactsHead({ columns: [first, ...numbers] }: { columns: string[] }) {
+  return (
+    <thead>
+      <tr>
+        <th scope="col">{first}</th>
+        {numbers.map((title) => (
+          <th key={title} scope="col" class="right">
+            {title}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
