@@ -151,7 +151,7 @@ pub fn for_editing(e: &EditError) -> Option<String> {
 pub fn for_conversion(e: &gguf_hf::Error) -> Option<String> {
     Some(match e {
         gguf_hf::Error::Pipeline(e) => for_run(e)?,
-        gguf_hf::Error::Gguf { .. } => "to change its type, use `gguf quantize`".to_owned(),
+        gguf_hf::Error::Gguf { .. } => "to change its type, use `gguf quantize`; to compare two GGUF files, `gguf diff`".to_owned(),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => "--pre NAME sets the pre-tokenizer".to_owned(),
         gguf_hf::Error::Folder(
             FolderError::Json { file, .. } | FolderError::NotUtf8 { file, .. } | FolderError::Invalid { file, .. },

@@ -60,7 +60,7 @@ impl Out {
     /// The path.
     ///
     /// # Errors
-    /// If there is none or there are two, or if it is standard output.
+    /// If no output is named, if it is named twice, or if it is standard output.
     pub fn path(&self) -> Result<&Path, Failure> {
         let out = self
             .option

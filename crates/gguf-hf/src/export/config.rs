@@ -297,7 +297,7 @@ impl Start {
         Some(Evaluated { fields, values })
     }
 
-    /// A document with a change; `None` if the field is none of `config.json`.
+    /// A document with a change; `None` if the field is not one of `config.json`.
     fn applied(&self, document: &Map<String, Json>, (path, value): Edit) -> Option<Map<String, Json>> {
         let mut document = document.clone();
         let mut parts = path.split('.');

@@ -87,7 +87,7 @@ impl Vocab<'_> {
         self.scores.get(id).copied().unwrap_or(0.0)
     }
 
-    /// Whether the token fills the vocabulary up to the size of the embeddings, and is none of the tokenizer's.
+    /// Whether the token only fills the vocabulary up to the size of the embeddings, and does not belong to the tokenizer.
     fn is_padding(&self, id: usize) -> bool {
         self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(|text| *text == format!("[PAD{id}]"))
     }

@@ -103,7 +103,8 @@ const SCORES: &[Type] = &[F32, I32];
 const TOKEN_TYPES: &[Type] = &[I32];
 const BYTES: &[Type] = &[Type::U8, Type::I8];
 
-/// Rows of keys: the key, its form, when it is read, and the architectures that read it; if there are none, those that list it, or all.
+/// Rows of keys: the key, its form, when it is read, and the architectures that read it. A row without architectures is for those whose tables list
+/// the key, or for all.
 macro_rules! reads {
     ($($key:ident $form:ident $(($($arg:expr),*))? $when:ident: $($arch:literal)*;)*) => {
         &[$(Read { pattern: keys::$key, form: Form::$form $(($($arg),*))?, when: If::$when, archs: &[$($arch),*] }),*]

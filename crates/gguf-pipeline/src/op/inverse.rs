@@ -79,7 +79,7 @@ impl Op {
             match map.inverse() {
                 Some(Elementwise::UndoPart { .. }) if !is_in_order => return None,
                 Some(inverse) => maps.push(inverse),
-                // Zeros in place of the source's values; those that were appended are none of the source's.
+                // Zeros that replaced values of the source; appended zeros do not come from it.
                 None => is_lost |= matches!(map, Elementwise::ZeroBefore(_)),
             }
         }

@@ -57,7 +57,7 @@ pub fn float(x: impl Into<f64> + std::fmt::Debug + Copy) -> String {
     }
 }
 
-/// A value of the metadata. What was not kept is `null`.
+/// A value of the metadata; `null` for one that the reader does not keep.
 pub fn value(value: &Value) -> String {
     match value {
         Value::Number(ty, n) => match *ty {
@@ -103,7 +103,7 @@ pub fn report(report: &Report, values: impl Fn(&Tensor) -> Option<Vec<String>>) 
         ("version", report.version.to_string()),
         ("byte_order", text(if report.big { "big" } else { "little" })),
         ("alignment", report.alignment.to_string()),
-        // Without tensors there is no data, and readers differ in whether they align its start.
+        // A file without tensors has no data, and only some readers align the place where it would start.
         ("data_offset", if report.tensors.is_empty() { "null".to_owned() } else { report.data_at.to_string() }),
         ("n_kv", report.pairs.len().to_string()),
         ("n_tensors", report.tensors.len().to_string()),

@@ -151,9 +151,8 @@ impl Args {
             [scale] => vec![*scale; n],
             scales if scales.len() == n => scales.to_vec(),
             scales => {
-                let problem =
-                    format!("--scale: expected 1 number or {n}, one for each adapter, found {}", scales.len());
-                return Err(Failure::CouldNotRun(problem));
+                let or = if n > 1 { format!(", or {n}: one for each adapter") } else { String::new() };
+                return Err(Failure::CouldNotRun(format!("--scale: expected 1 number{or}; found {}", scales.len())));
             }
         };
         let adapter = |(path, scale): (&PathBuf, f32)| Ok(LoraAdapter { draft: self.adapter(path)?, scale });

@@ -33,7 +33,7 @@ pub(super) fn bpe(vocab: &Vocab<'_>, merges: &[String], pre: &str) -> Result<Jso
 /// WordPiece.
 ///
 /// # Errors
-/// If there is no unknown token.
+/// If the file names no unknown token.
 pub(super) fn word_piece(vocab: &Vocab<'_>) -> Result<Json, String> {
     let (_, unknown) = vocab.special("unknown").ok_or("the unknown token is missing")?;
     let lowercase = vocab.flag("normalizer.lowercase").unwrap_or(true);
