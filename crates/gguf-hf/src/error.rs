@@ -11,7 +11,7 @@ use crate::adapter::problem::AdapterProblem;
 use crate::checkpoint::index::IndexProblem;
 use crate::config;
 use crate::draft::problem::DraftProblem;
-use crate::export::ExportProblem;
+use crate::export::problem::ExportProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;

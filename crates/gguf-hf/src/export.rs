@@ -11,7 +11,7 @@ mod card;
 mod config;
 mod files;
 mod folder;
-mod problem;
+pub(crate) mod problem;
 mod solve;
 mod sources;
 mod tokenizer;

@@ -86,6 +86,17 @@ struct InputFile {
     version: Option<String>,
 }
 
+impl NewOutput<'_> {
+    /// A hash of everything that determines the bytes of the output: the inputs with their lengths and versions, the tensors with their types and
+    /// operations, the head, and the version of this library. A sink that keeps work continues it only if the hash is the same.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]; errors of the system for an input.
+    pub fn identity(&self) -> Result<String, Error> {
+        Ok(hash_of_debug(&Identity::of(self, &self.head()?, &self.draft.inputs, "")?))
+    }
+}
+
 impl Identity {
     /// The identity of a file with that head; `inputs` are the input files, `group` is the hash of all files of the run.
     ///
@@ -121,11 +132,6 @@ impl Identity {
             inputs: inputs.iter().map(input).chain(remote.map(Ok)).collect::<Result<_, Error>>()?,
             group: group.to_owned(),
         })
-    }
-
-    /// A hash of all of it.
-    pub(crate) fn hash(&self) -> String {
-        hash_of_debug(self)
     }
 
     /// The first line of a journal: the identity, a space, and the hash of the text before it.

@@ -11,7 +11,6 @@ use gguf_format::sort::CompactSort as _;
 
 use crate::error::Error;
 use crate::execute::{Part, Run};
-use crate::journal::Identity;
 use crate::plan::{Draft, FilePlan, TensorPlan};
 use crate::progress::Progress;
 use crate::source::Stored;
@@ -156,15 +155,6 @@ impl<'a> NewOutput<'a> {
     /// [`Error::Layout`].
     pub fn head(&self) -> Result<Cow<'a, [u8]>, Error> {
         self.draft.head_of(self.file)
-    }
-
-    /// A hash of everything that determines the bytes of the output: the inputs with their lengths and versions, the tensors with their types and
-    /// operations, the head, and the version of this library. A sink that keeps work continues it only if the hash is the same.
-    ///
-    /// # Errors
-    /// [`Error::Layout`]; errors of the system for an input.
-    pub fn identity(&self) -> Result<String, Error> {
-        Identity::of(self, &self.head()?, &self.draft.inputs, "").map(|identity| identity.hash())
     }
 
     /// The index of the plan in the list of the run. The outputs of a plan are in the order of [`Plan::files`](crate::Plan::files).
