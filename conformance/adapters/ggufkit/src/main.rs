@@ -43,9 +43,6 @@ fn read(path: &str) -> Result<Value, Box<dyn std::error::Error>> {
 
 fn main() -> ExitCode {
     let report = read(&std::env::args().nth(1).expect("the name of a file"));
-    match &report {
-        Ok(report) => println!("{report}"),
-        Err(e) => eprintln!("{e}"),
-    }
+    report.as_ref().map_or_else(|e| eprintln!("{e}"), |report| println!("{report}"));
     ExitCode::from(u8::from(report.is_err()))
 }
