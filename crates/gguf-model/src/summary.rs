@@ -141,16 +141,19 @@ impl Span {
         let one = |value: ValueRef<'_>| value.get::<u64>().ok();
         match value {
             ValueRef::Array(numbers) => {
-                let mut span: Option<Span> = None;
+                let mut span = None;
                 for number in numbers.iter() {
-                    let n = one(number)?;
-                    let (min, max) = span.map_or((n, n), |s| (s.min.min(n), s.max.max(n)));
-                    span = Some(Span { min, max });
+                    span = Some(Span::with(span, one(number)?));
                 }
                 span
             }
-            value => one(value).map(|n| Span { min: n, max: n }),
+            value => one(value).map(|n| Span::with(None, n)),
         }
+    }
+
+    /// The range that also has `n`.
+    fn with(span: Option<Span>, n: u64) -> Span {
+        span.map_or(Span { min: n, max: n }, |span| Span { min: span.min.min(n), max: span.max.max(n) })
     }
 }
 
@@ -186,22 +189,28 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
         let Ok(key) = kv.key.to_str() else { continue };
         let text = || kv.value.as_str().map(shown);
         let int = || kv.value.get::<u64>().ok();
+        let field = match key {
+            keys::GENERAL_TYPE => Some(&mut s.kind),
+            keys::GENERAL_ARCHITECTURE => Some(&mut s.architecture),
+            keys::GENERAL_NAME => Some(&mut s.name),
+            keys::GENERAL_SIZE_LABEL => Some(&mut s.size_label),
+            keys::GENERAL_LICENSE => Some(&mut s.license),
+            keys::GENERAL_QUANTIZED_BY => Some(&mut s.quantized_by),
+            keys::QUANTIZE_IMATRIX_FILE => Some(&mut s.imatrix),
+            keys::GGUFKIT_MIXTURE => Some(&mut s.mixture),
+            keys::TOKENIZER_GGML_MODEL => Some(&mut s.tokenizer_model),
+            keys::TOKENIZER_GGML_PRE => Some(&mut s.tokenizer_pre),
+            "general.base_model.0.name" => Some(&mut s.base_model),
+            _ => None,
+        };
+        if let Some(field) = field {
+            *field = text();
+        }
         match key {
-            keys::GENERAL_TYPE => s.kind = text(),
-            keys::GENERAL_ARCHITECTURE => s.architecture = text(),
-            keys::GENERAL_NAME => s.name = text(),
-            keys::GENERAL_SIZE_LABEL => s.size_label = text(),
-            keys::GENERAL_LICENSE => s.license = text(),
-            keys::GENERAL_QUANTIZED_BY => s.quantized_by = text(),
-            keys::QUANTIZE_IMATRIX_FILE => s.imatrix = text(),
             keys::ADAPTER_LORA_ALPHA => s.lora_alpha = kv.value.get().ok(),
-            "general.base_model.0.name" => s.base_model = text(),
             keys::GENERAL_FILE_TYPE => s.file_type = kv.value.get().ok().map(FileType),
-            keys::GGUFKIT_MIXTURE => s.mixture = text().filter(|name| !name.trim().is_empty()),
             keys::GENERAL_QUANTIZATION_VERSION => s.quantization_version = int(),
             keys::SPLIT_COUNT => s.n_shards_expected = int().filter(|&n| n > 0),
-            keys::TOKENIZER_GGML_MODEL => s.tokenizer_model = text(),
-            keys::TOKENIZER_GGML_PRE => s.tokenizer_pre = text(),
             keys::TOKENIZER_GGML_TOKENS => s.vocab_size = kv.value.as_array().map(|a| a.len()),
             _ if key == keys::TOKENIZER_CHAT_TEMPLATE || key.starts_with("tokenizer.chat_template.") => {
                 s.n_chat_templates += 1;
@@ -227,6 +236,7 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
             () => {}
         }
     }
+    s.mixture = s.mixture.filter(|name| !name.trim_ascii().is_empty());
     if s.vocab_size.is_none() {
         let embeddings = shards.iter().find_map(|shard| shard.tensor("token_embd.weight"));
         s.vocab_size = embeddings.map(|t| t.dims.dim(1));
@@ -238,9 +248,7 @@ fn add_tensors(s: &mut Summary, shard: &Gguf<'_>) {
     for t in shard.tensors() {
         s.n_tensors += 1;
         if t.name.as_bytes().ends_with(b".lora_a") {
-            let rank = t.dims.dim(1);
-            let (min, max) = s.lora_rank.map_or((rank, rank), |span| (span.min.min(rank), span.max.max(rank)));
-            s.lora_rank = Some(Span { min, max });
+            s.lora_rank = Some(Span::with(s.lora_rank, t.dims.dim(1)));
         }
         let (Ok(bytes), Some(n_params)) = (t.n_bytes(), t.n_elements()) else {
             s.n_unknown += 1;
