@@ -11,6 +11,7 @@ pub mod counting;
 pub mod data;
 pub mod http;
 pub mod legacy;
+pub mod parallel;
 pub mod peers;
 pub mod random;
 

@@ -7,13 +7,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gguf_format::{GgmlType, Gguf, TensorInfo};
 use gguf_quantize::imatrix::{Entry, Format, Imatrix};
 use gguf_quantize::mix::Target;
 use gguf_test::files::{folder, text};
+use gguf_test::parallel;
 use gguf_test::peers::Peers;
 use gguf_test::program::gguf;
 use gguf_test::random::Random;
@@ -213,23 +212,12 @@ fn same(case: &Case, ours: &[u8], theirs: &[u8]) -> Outcome {
     if data(ours, &a) == data(theirs, &b) { Outcome::Same } else { Outcome::Differ("data".to_owned()) }
 }
 
-/// Runs all cases with two threads, and returns the differences.
+/// Runs all cases, and returns the differences.
 fn compare_all(peers: &Peers, cases: &[Case]) -> Vec<(Case, Outcome)> {
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let (peer, dir) = (Peer::of(peers), folder());
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = case.compare(&peer, dir.path());
-                    if outcome != Outcome::Same {
-                        found.lock().unwrap().push((case.clone(), outcome));
-                    }
-                }
-            });
-        }
-    });
-    found.into_inner().unwrap()
+    let state = || (Peer::of(peers), folder());
+    let outcomes = parallel::map_with(cases, state, |(peer, dir), case| case.compare(peer, dir.path()));
+    let different = cases.iter().cloned().zip(outcomes).filter(|(_, outcome)| *outcome != Outcome::Same);
+    different.collect()
 }
 
 /// All file types except aliases and NVFP4, which llama.cpp does not make.
@@ -469,32 +457,21 @@ const PERPLEXITIES: &[(&str, bool, f64)] = &[
 fn perplexity_rises_as_it_should() {
     let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new(vec![0.0; PERPLEXITIES.len() + 1]);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let (peer, dir) = (Peer::of(&peers), folder());
-                let out = dir.path().join("out.gguf");
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let measured = match PERPLEXITIES.get(i.wrapping_sub(1)) {
-                        _ if i == 0 => &model,
-                        Some(&(file_type, with_matrix, _)) => {
-                            let matrix = with_matrix.then(|| matrix.clone());
-                            let case = Case { model: model.clone(), matrix, file_type, options: "" };
-                            gguf(case.command(&out)).exits(0);
-                            &out
-                        }
-                        None => break,
-                    };
-                    let perplexity = perplexity(&peers, &peer, measured, 100);
-                    found.lock().unwrap()[i] = perplexity;
-                }
-            });
-        }
-    });
-    let found = found.into_inner().unwrap();
+    let measured: Vec<_> = [None].into_iter().chain(PERPLEXITIES.iter().map(Some)).collect();
+    let found = parallel::map_with(
+        &measured,
+        || (Peer::of(&peers), folder()),
+        |(peer, dir), file_type| {
+            let Some(&&(file_type, with_matrix, _)) = file_type.as_ref() else {
+                return perplexity(&peers, peer, &model, 100);
+            };
+            let out = dir.path().join("out.gguf");
+            let matrix = with_matrix.then(|| matrix.clone());
+            let case = Case { model: model.clone(), matrix, file_type, options: "" };
+            gguf(case.command(&out)).exits(0);
+            perplexity(&peers, peer, &out, 100)
+        },
+    );
     let original = found[0];
     assert!((15.0..30.0).contains(&original), "{original}");
     let mut before = 0.998 * original;
@@ -530,33 +507,24 @@ fn table_of_perplexity() {
     let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
     let types: Vec<_> = file_types().into_iter().filter(|&ty| ty != "COPY").collect();
-    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let (peer, dir) = (Peer::of(&peers), folder());
-                let out = dir.path().join("out.gguf");
-                while let Some(&file_type) = types.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let measure = |matrix: Option<&PathBuf>| {
-                        let case = Case { model: model.clone(), matrix: matrix.cloned(), file_type, options: "" };
-                        let made = gguf(case.command(&out)).code == 0;
-                        made.then(|| (perplexity(&peers, &peer, &out, 0), fs::read(&out).unwrap()))
-                    };
-                    let (without, with) = (measure(None), measure(Some(&matrix)));
-                    let bytes = &without.as_ref().or(with.as_ref()).unwrap().1;
-                    let (mut data, mut n_weights) = (0, 0);
-                    for tensor in Gguf::parse(bytes).unwrap().tensors().map(|t| t.to_owned()) {
-                        data += tensor.n_bytes().unwrap();
-                        n_weights += tensor.shape.iter().product::<u64>();
-                    }
-                    let bits = data as f64 * 8.0 / n_weights as f64;
-                    let figures = [without.as_ref().map(|x| x.0), with.as_ref().map(|x| x.0)];
-                    rows.lock().unwrap().push((bits, file_type, bytes.len(), figures));
-                }
-            });
+    let state = || (Peer::of(&peers), folder());
+    let mut rows = parallel::map_with(&types, state, |(peer, dir), &file_type| {
+        let out = dir.path().join("out.gguf");
+        let measure = |matrix: Option<&PathBuf>| {
+            let case = Case { model: model.clone(), matrix: matrix.cloned(), file_type, options: "" };
+            let made = gguf(case.command(&out)).code == 0;
+            made.then(|| (perplexity(&peers, peer, &out, 0), fs::read(&out).unwrap()))
+        };
+        let (without, with) = (measure(None), measure(Some(&matrix)));
+        let bytes = &without.as_ref().or(with.as_ref()).unwrap().1;
+        let (mut data, mut n_weights) = (0, 0);
+        for tensor in Gguf::parse(bytes).unwrap().tensors().map(|t| t.to_owned()) {
+            data += tensor.n_bytes().unwrap();
+            n_weights += tensor.shape.iter().product::<u64>();
         }
+        let bits = data as f64 * 8.0 / n_weights as f64;
+        (bits, file_type, bytes.len(), [without.as_ref().map(|x| x.0), with.as_ref().map(|x| x.0)])
     });
-    let mut rows = rows.into_inner().unwrap();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let original = rows.iter().find(|row| row.1 == "BF16").unwrap().3[0].unwrap();
     println!("| file type | bits per weight | bytes | perplexity | | with the matrix | |");

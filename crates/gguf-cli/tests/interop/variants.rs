@@ -6,9 +6,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use gguf_test::program::gguf;
 use serde_json::Value;
@@ -140,8 +139,6 @@ fn variants_have_the_bytes_or_the_refusal_of_the_reference() {
     let cases = variants();
     let dir = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/variants_peer.py");
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
     // Two processes of Python make the checkpoints, each one half.
     std::thread::scope(|scope| {
         for half in 0..2 {
@@ -154,18 +151,9 @@ fn variants_have_the_bytes_or_the_refusal_of_the_reference() {
             });
         }
     });
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Some(problem) = differs(case, dir.path()) {
-                        failures.lock().unwrap().push(format!("{}: {problem}", case["name"].as_str().unwrap()));
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().unwrap();
+    let problems = parallel::map(&cases, |case| differs(case, dir.path()));
+    let named = cases.iter().zip(problems).filter_map(|(case, problem)| Some((case["name"].as_str()?, problem?)));
+    let failures: Vec<String> = named.map(|(name, problem)| format!("{name}: {problem}")).collect();
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
     assert!(std::env::var_os("GGUF_CASES").is_some() || cases.len() >= MIN_VARIANTS, "only {}", cases.len());
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gguf_format::{GgmlType, TYPES, keys};
-use gguf_test::{corpus::rewrite, peers};
+use gguf_test::{corpus::rewrite, parallel, peers};
 
 /// The output of a Python program that uses llama.cpp's own gguf-py.
 fn gguf_py(program: &str) -> String {
@@ -80,10 +80,10 @@ fn real_models_are_read_and_written_without_a_change() {
         let mut paths = vec![];
         models(&folder, &mut paths);
         assert!(!paths.is_empty(), "no models in {}", folder.display());
-        for path in paths {
-            let file = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        parallel::map(&paths, |path| {
+            let file = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             rewrite::same_bytes(&path.display().to_string(), &file);
-        }
+        });
     }
 }
 

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Gguf, ValueRef};
 use gguf_hf::config::Config;
@@ -17,6 +15,7 @@ use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{Mtp, Options, OutType, Warning, convert, plan, plan_folder};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
+use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -170,24 +169,13 @@ fn generated_checkpoints_have_the_same_bytes() {
     let is_chosen = |name: &str| chosen.as_ref().is_none_or(|list| list.split(',').any(|chosen| chosen == name));
     let cases = manifest["cases"].as_object().unwrap().iter().filter(|(name, _)| is_chosen(name));
     let cases: Vec<(&String, &Value)> = cases.collect();
-    let results = Mutex::new((0, 0, Vec::new()));
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = generated_case(name, case);
-                    let mut results = results.lock().unwrap();
-                    results.0 += usize::from(found.is_some());
-                    for (n, failure) in found.into_iter().flatten() {
-                        results.1 += n;
-                        results.2.extend(failure);
-                    }
-                }
-            });
-        }
-    });
-    let (n_cases, n_files, failures) = results.into_inner().unwrap();
+    let found = parallel::map(&cases, |(name, case)| generated_case(name, case));
+    let n_cases = found.iter().flatten().count();
+    let (mut n_files, mut failures) = (0, Vec::new());
+    for (n, failure) in found.into_iter().flatten().flatten() {
+        n_files += n;
+        failures.extend(failure);
+    }
     println!("{n_files} conversions of {n_cases} generated checkpoints");
     assert!(failures.is_empty(), "{} of {n_files} differ:\n{}", failures.len(), failures.join("\n"));
     let least = if chosen.is_some() { 1 } else { MIN_GENERATED };

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gguf_hf::{Options, plan};
+use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 
@@ -133,13 +133,7 @@ fn configurations_that_the_reference_refuses_are_errors() {
     fs::create_dir(&bases).unwrap();
     let names: BTreeSet<&str> = cases.iter().map(|case| case["case"].as_str().unwrap()).collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let next = AtomicUsize::new(0);
-    let generates = || {
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            generate(name, &bases);
-        }
-    };
-    std::thread::scope(|scope| [scope.spawn(generates), scope.spawn(generates)].map(|thread| thread.join().unwrap()));
+    parallel::map(&names, |name| generate(name, &bases));
 
     let mut failures = Vec::new();
     let mut folders = Vec::new();
@@ -167,10 +161,7 @@ fn configurations_that_the_reference_refuses_are_errors() {
     let lines = lines();
     let mut fired = BTreeSet::new();
     let halves: Vec<&[String]> = folders.chunks(folders.len().div_ceil(2)).collect();
-    let answers: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = halves.iter().map(|half| scope.spawn(|| ask("run", half))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
+    let answers = parallel::map(&halves, |half| ask("run", half));
     let answers: Vec<&str> = answers.iter().flat_map(|answer| answer.lines()).collect();
     assert_eq!(answers.len(), cases.len());
     for (case, answer) in cases.iter().zip(answers) {

@@ -88,8 +88,9 @@ fn whole_vocabularies_give_the_tokens_of_llama_cpps_tests() {
     }
 }
 
-/// One checkpoint for each kind of vocabulary. Mistral's native format is tested separately, because the converter needs a package for it.
-const KINDS: [(&str, &str); 10] = [
+/// One checkpoint for each kind of vocabulary. Mistral's native format is tested separately, because the converter needs a package for it. For
+/// tiktoken's, the converter takes three minutes; `generated_checkpoints_have_the_same_bytes` compares its whole file (`qwen1`).
+const KINDS: [(&str, &str); 9] = [
     ("SentencePiece, BPE", "llama-f32"),
     ("SentencePiece, BPE, with added tokens", "phi3"),
     ("BPE", "qwen2-full-vocab"),
@@ -99,7 +100,6 @@ const KINDS: [(&str, &str); 10] = [
     ("Unigram, ids one further on", "xlm-roberta"),
     ("RWKV world", "rwkv6"),
     ("PLaMo", "plamo2"),
-    ("tiktoken", "qwen1"),
 ];
 
 fn every_kind_gives_the_tokens_of_the_reference() {
