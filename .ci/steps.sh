@@ -196,25 +196,36 @@ object_stores() {
   return $failed
 }
 
-# Readers of other projects on the conformance suite. Only ggufkit must pass; the others' totals are printed, and the manifest has what they did.
+# Readers and writers on the conformance suite. ggufkit must pass; the others must do what the manifest says that they do.
 conformance() {
   command -v npm >/dev/null || need nodejs npm
-  local suite=conformance reader readers
+  local suite=conformance/adapters built=$target/debug/conformance name
+  local run=(python3 conformance/run.py --files "$target/conformance" --time 5)
   cargo xtask conformance
-  for reader in ggufkit candle; do
-    cargo build --quiet --target-dir "$target" --manifest-path $suite/adapters/$reader/Cargo.toml
+  for name in ggufkit candle ggus; do
+    cargo build --quiet --target-dir "$target" --manifest-path $suite/$name/Cargo.toml
   done
-  (cd $suite/adapters && npm install --silent --no-audit --no-fund --no-package-lock)
-  readers=("$target/debug/conformance-candle" "node $suite/adapters/huggingface.mjs")
-  if [ -n "${GGUF_PEERS:-}" ]; then
-    local -x LLAMA_CPP_LIB_PATH=$GGUF_PEERS/lib LD_LIBRARY_PATH=$GGUF_PEERS/lib
-    for reader in llama_cpp gguf_py; do readers+=("$GGUF_PEERS/venv/bin/python $suite/adapters/$reader.py"); done
-  fi
-  local run=(python3 $suite/run.py --files "$target/conformance" --time 5)
-  for reader in "${readers[@]}"; do
-    echo "== $reader"
-    # shellcheck disable=SC2086
-    "${run[@]}" $reader | tail -n 1 || true
+  (cd $suite && npm install --silent --no-audit --no-fund --no-package-lock)
+
+  "${run[@]}" "$built-ggufkit"
+  "${run[@]}" --write "$built-ggufkit-write"
+  "${run[@]}" --copy "$built-ggufkit-write"
+  # Failures are listed by file, which is of interest only if they are others than before.
+  observed() { "${run[@]}" --observed "$@" | tail -n 20 | grep manifest; }
+  observed candle "$built-candle"
+  observed ggus "$built-ggus"
+  observed @huggingface/gguf node $suite/huggingface.mjs
+  observed @huggingface/gguf --copy node $suite/huggingface_copy.mjs
+  observed hyllama node $suite/hyllama.mjs
+  [ -n "${GGUF_PEERS:-}" ] || return 0
+  local python=$GGUF_PEERS/venv/bin/python
+  "$python" -m pip install --quiet --upgrade --no-deps --target "$target/readers" gguf-parser==0.1.1
+  local -x LLAMA_CPP_LIB_PATH=$GGUF_PEERS/lib LD_LIBRARY_PATH=$GGUF_PEERS/lib
+  observed llama.cpp --fork "$python" $suite/llama_cpp.py
+  observed gguf-py --fork "$python" $suite/gguf_py.py
+  PYTHONPATH=$target/readers observed gguf-parser --fork "$python" $suite/pypi_gguf_parser.py
+  for name in llama.cpp gguf-py; do
+    observed $name --write --fork "$python" $suite/${name/[.-]/_}_write.py
+    observed $name --copy --fork "$python" $suite/${name/[.-]/_}_write.py
   done
-  "${run[@]}" "$target/debug/conformance-ggufkit"
 }

@@ -14,14 +14,18 @@ Options, before CMD:
   --time SECONDS    limit of processor time for each file (10)
   --memory MIB      limit of memory for each file (1024)
   --jobs N          readers at once (2)
+  --fork            CMD is PYTHON PROGRAM: import its modules once, and fork for each file. The limits are the same
   --files DIR       the folder that has files/, if not that of this script
   --record NAME VERSION DATE   write the outcomes to manifest.json
+  --observed NAME   expect the outcomes that manifest.json has for this reader or writer, whether or not they pass; limits of time and
+                    memory may be met or not
 """
-import argparse, collections, concurrent.futures, hashlib, json, math, os, shutil, signal, struct, subprocess, sys, tempfile
+import argparse, ast, collections, concurrent.futures, hashlib, json, math, os, runpy, select, shutil, signal, struct, subprocess, sys, tempfile, threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OUTCOMES = ["accept", "values", "reject", "crash", "time", "memory"]
+WRITTEN = ["same", "differs", "reject", "crash", "time", "memory"]
 
 
 def limits(seconds, mib):
@@ -40,22 +44,64 @@ def limits(seconds, mib):
     return apply
 
 
-def run(command, args):
-    """Runs a command; returns how it ended, and its output."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits(args.time, args.memory))
-    try:
-        out, err = process.communicate(timeout=6 * args.time)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
-        process.communicate()
-        return "time", b"", "stopped after %d seconds" % (6 * args.time)
+def run(extra, args):
+    """Runs the command of a reader with more arguments; returns how it ended, its output, and what it said."""
+    code, out, err = (run_forked if args.fork else run_once)(extra, args)
     said = err.decode("utf-8", "replace").strip()
-    code = process.returncode
+    if code is None:
+        return "time", b"", "stopped after %d seconds" % (6 * args.time)
     if code in (0, 1):
         return ("accept", "reject")[code], out, said
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return "time", out, said
     return ("memory" if is_memory(said) else "crash"), out, f"exit code {code}: {said}"
+
+
+def run_once(extra, args):
+    process = subprocess.Popen([*args.command, *extra], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits(args.time, args.memory))
+    try:
+        out, err = process.communicate(timeout=6 * args.time)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+        process.communicate()
+        return None, b"", b""
+    return process.returncode, out, err
+
+
+LOCAL = threading.local()
+
+
+def run_forked(extra, args):
+    """As run_once, in a fork of a process that has imported the modules of the reader: one such process for each thread."""
+    if not hasattr(LOCAL, "server"):
+        LOCAL.server = subprocess.Popen([args.command[0], __file__, "--serve", *args.command[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = (Path(folder) / name for name in ("out", "err"))
+        LOCAL.server.stdin.write(json.dumps([extra, str(out), str(err), args.time, args.memory]).encode() + b"\n")
+        child = int(LOCAL.server.stdout.readline())
+        in_time = select.select([LOCAL.server.stdout], [], [], 6 * args.time)[0]
+        if not in_time:
+            os.kill(child, signal.SIGKILL)
+        code = int(LOCAL.server.stdout.readline())
+        return (code, out.read_bytes(), err.read_bytes()) if in_time else (None, b"", b"")
+
+
+def serve(program):
+    """The process that forks: for each line, it answers with the number of the fork, and then with the exit code."""
+    imports = [node for node in ast.parse(Path(program).read_text("utf-8")).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    exec(compile(ast.Module(imports, []), program, "exec"), {})
+    for line in sys.stdin:
+        extra, out, err, seconds, mib = json.loads(line)
+        child = os.fork()
+        if not child:
+            for to, name in enumerate((os.devnull, out, err)):
+                os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), to)
+            limits(seconds, mib)()
+            sys.argv = [program, *extra]
+            runpy.run_path(program, run_name="__main__")
+            sys.exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 def is_memory(said):
@@ -66,9 +112,10 @@ def is_memory(said):
 
 def number(x):
     """A number as Python has it; text may hold what JSON cannot."""
-    if isinstance(x, str):
-        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0}.get(x) if x == "-0" or not x.lstrip("-").isdigit() else int(x)
-    return x
+    if not isinstance(x, str):
+        return x
+    special = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0}
+    return special[x] if x in special else int(x) if x.lstrip("-").isdigit() else None
 
 
 def is_same(type_name, expected, found):
@@ -134,7 +181,7 @@ def difference(expect, found):
 
 def judge(row, path, args):
     """The outcome of a file, and what was said."""
-    how, out, said = run([*args.command, str(path)], args)
+    how, out, said = run([str(path)], args)
     if how == "accept" and out.strip() and "expect" in row:
         try:
             found = json.loads(out)
@@ -204,9 +251,22 @@ def read(manifest, args):
             total.update(counts)
             print(f"{name:14}" + "".join(f"{counts[c]:8}" for c in ["passed", "failed", *OUTCOMES]))
         print(f"{'all':14}" + "".join(f"{total[c]:8}" for c in ["passed", "failed", *OUTCOMES]))
+    outcomes = {name: outcome for name, (outcome, _) in results.items()}
     if args.record:
-        record(args.record, {name: outcome for name, (outcome, _) in results.items()})
+        record(args.record, outcomes)
+    if args.observed:
+        return is_as_before(args.observed, {r["file"]: r["observed"].get(args.observed) for r in rows}, outcomes)
     return not failed
+
+
+def is_as_before(name, before, now):
+    """Whether the outcomes are those of the manifest, except where a limit was met."""
+    limited = {"time", "memory"}
+    changed = [(f, before[f], now[f]) for f in now if before[f] != now[f] and not limited & {before[f], now[f]}]
+    for file, was, outcome in changed:
+        print(f"{file}: {outcome}, and {was} in the manifest")
+    print(f"{name}: {len(now) - len(changed)} of {len(now)} outcomes are those of the manifest")
+    return not changed
 
 
 def record(reader, outcomes):
@@ -232,24 +292,65 @@ def record(reader, outcomes):
 
 def write(manifest, args):
     """Models to a writer. What follows the last tensor is free."""
-    failed = []
     rows = [r for r in manifest["writers"] if not args.only or args.only in r["file"]]
-    with tempfile.TemporaryDirectory() as folder:
-        for r in rows:
-            model, out = Path(folder) / "model.json", Path(folder) / "out.gguf"
-            fixed = {k: r[k] for k in ("version", "byte_order", "kv", "tensors")}
-            model.write_text(json.dumps(fixed), "utf-8")
-            out.unlink(missing_ok=True)
-            how, _, said = run([*args.command, str(model), str(out)], args)
-            wrong = compare(args.files / r["file"], out, r["end"]) if how == "accept" else f"{how}: {said[-300:]}"
-            print(f"{r['file']}: {wrong or 'same bytes'}")
-            failed += [r] if wrong else []
-    print(f"{len(rows) - len(failed)} of {len(rows)} models are written as the specification fixes them")
-    return not failed
+
+    def one(r, folder):
+        model = Path(folder) / "model.json"
+        model.write_text(json.dumps({k: r[k] for k in ("version", "byte_order", "kv", "tensors")}), "utf-8")
+        return model, r["end"]
+    return written(rows, one, "models", manifest, args)
+
+
+def copy(manifest, args):
+    """Copies of all files whose bytes the specification fixes."""
+    rows = [r for r in manifest["files"] if "fixed" in r and (not args.only or args.only in r["file"])]
+    return written(rows, lambda r, _: (args.files / r["file"], r["fixed"]), "copies", manifest, args)
+
+
+def written(rows, source, kind, manifest, args):
+    """The outcome of each row for a program that writes a file from the source of the row."""
+    def one(r):
+        with tempfile.TemporaryDirectory() as folder:
+            path, end = source(r, folder)
+            out = Path(folder) / "out.gguf"
+            how, _, said = run([str(path), str(out)], args)
+            wrong = compare(args.files / r["file"], out, end) if how == "accept" else said.splitlines()[-1][:300] if said else ""
+            return ("same" if wrong is None else "differs" if how == "accept" else how), wrong
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(one, rows))
+    outcomes = collections.OrderedDict((outcome, []) for outcome in WRITTEN)
+    for r, (outcome, said) in zip(rows, results):
+        outcomes[outcome].append(r["file"])
+        if outcome != "same" and not args.json:
+            print(f"{r['file']}: {outcome}" + (f" ({said})" if said else ""))
+    if args.json:
+        print(json.dumps({r["file"]: {"outcome": outcome, "said": said} for r, (outcome, said) in zip(rows, results)}, indent=1))
+    else:
+        print(f"{kind}: {len(rows)}" + "".join(f", {outcome}: {len(files)}" for outcome, files in outcomes.items()))
+    if args.record:
+        record_written(args.record, kind, outcomes)
+    if args.observed:
+        seen = next((row.get(kind, {}) for row in manifest["written"] if row["writer"] == args.observed), {})
+        others = {f: outcome for outcome, files in seen.items() if outcome != "same" for f in files}
+        return is_as_before(args.observed, {r["file"]: others.get(r["file"], "same") for r in rows}, {r["file"]: outcome for r, (outcome, _) in zip(rows, results)})
+    return len(outcomes["same"]) == len(rows)
+
+
+def record_written(writer, kind, outcomes):
+    """Writes the outcomes of a writer to its line of the manifest: how many files are the same, and the names of the others."""
+    name, version, date = writer
+    path = HERE / "manifest.json"
+    before, rest = path.read_text("utf-8").split('"written":[\n', 1)
+    lines, after = rest.split("\n]", 1)
+    rows = {row["writer"]: row for row in map(json.loads, lines.strip().split(",\n") if lines.strip() else [])}
+    row = rows.setdefault(name, {"writer": name})
+    row.update(version=version, date=date, **{kind: {o: len(files) if o == "same" else files for o, files in outcomes.items() if files or o == "same"}})
+    lines = ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows.values())
+    path.write_text(f'{before}"written":[\n{lines}\n]{after}', "utf-8")
 
 
 def compare(expected, found, end):
-    """The first difference of two files, up to the padding after the last tensor."""
+    """The first difference of two files, up to the padding after the last tensor; None if there is none."""
     if not found.exists():
         return "no file"
     a, b = expected.read_bytes(), found.read_bytes()
@@ -259,27 +360,11 @@ def compare(expected, found, end):
     return "other bytes than zeros at the end" if b[end:].strip(b"\0") else None
 
 
-def copy(manifest, args):
-    """Copies of all files that must be accepted: their bytes are those of the original, up to padding."""
-    failed = []
-    rows = [r for r in manifest["files"] if r["verdict"] == "accept" and "length" not in r and (not args.only or args.only in r["file"])]
-    with tempfile.TemporaryDirectory() as folder:
-        for r in rows:
-            out = Path(folder) / "out.gguf"
-            out.unlink(missing_ok=True)
-            how, _, said = run([*args.command, str(args.files / r["file"]), str(out)], args)
-            end = (args.files / r["file"]).stat().st_size
-            wrong = compare(args.files / r["file"], out, end) if how == "accept" else f"{how}: {said[-300:]}"
-            if wrong:
-                failed.append(r)
-                print(f"{r['file']}: {wrong}")
-    print(f"{len(rows) - len(failed)} of {len(rows)} files are copied without a change")
-    return not failed
-
-
 def main():
+    if sys.argv[1:2] == ["--serve"]:
+        return serve(sys.argv[2])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="run.py [OPTIONS] CMD ...")
-    for name in ("--json", "--write", "--copy"):
+    for name in ("--json", "--write", "--copy", "--fork"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--time", type=int, default=10)
@@ -287,10 +372,13 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--files", type=Path, default=HERE)
     parser.add_argument("--record", nargs=3)
+    parser.add_argument("--observed")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     if not args.command:
         parser.error("name the command of the reader")
+    if args.fork and not (hasattr(os, "fork") and len(args.command) == 2):
+        parser.error("--fork needs a command of two words, PYTHON PROGRAM, and a system that has fork")
     manifest = json.loads((HERE / "manifest.json").read_text("utf-8"))
     action = write if args.write else copy if args.copy else read
     sys.exit(0 if action(manifest, args) else 1)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """gguf-py, the package gguf of PyPI: GGUFReader, and its quants for decoded values."""
-import json, sys
-import numpy as np
+import json, os, sys
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
@@ -33,9 +32,11 @@ def values(tensor):
     except (NotImplementedError, AttributeError, ValueError):
         return None
 
+# Python ends with 1 after an exception, which is a rejection here.
+sys.excepthook = lambda *problem: (sys.__excepthook__(*problem), sys.stderr.flush(), os._exit(2))
 try:
     reader = GGUFReader(sys.argv[1])
-except MemoryError:
+except (MemoryError, RecursionError):
     raise
 except Exception as e:  # the reader has no error of its own
     sys.exit(f"{type(e).__name__}: {e}")

@@ -16,6 +16,12 @@ function value(x, depth = 0) {
   return { items: x.map((item) => value(item, depth + 1)) };
 }
 
+// Node ends with 1 after an exception, which is a rejection here.
+process.on("uncaughtException", (e) => {
+  console.error(e);
+  process.exit(2);
+});
+
 const path = process.argv[2];
 let out;
 try {

@@ -34,6 +34,7 @@ def values(path, at, ty, size):
 
 LIB.gguf_init_from_file.restype, LIB.gguf_init_from_file.argtypes = c.c_void_p, [c.c_char_p, Init]
 LIB.ggml_get_type_traits.restype = c.POINTER(Traits)
+sys.excepthook = lambda *problem: (sys.__excepthook__(*problem), sys.stderr.flush(), os._exit(2))  # an exception's 1 is a rejection here
 path = sys.argv[1]
 g = LIB.gguf_init_from_file(path.encode(), Init(True, None)) or sys.exit(1)
 out = {"version": call("gguf_get_version", c.c_uint32, g), "alignment": call("gguf_get_alignment", c.c_size_t, g), "data_offset": call("gguf_get_data_offset", c.c_size_t, g), "kv": [], "tensors": []}

@@ -42,8 +42,10 @@ pub fn make(root: &Path, out: &Path) -> Result<()> {
         written.set_len(file.len)?;
         packed.push((path, Content::Bytes(file.start.clone())));
     }
-    for name in names(&sources, "")? {
-        let content = read(&sources.join(&name))?;
+    // The page is that of the book.
+    let others = names(&sources, "")?.into_iter().map(|name| (sources.join(&name), name));
+    for (from, name) in others.chain([(page_path, "conformance.md".to_owned())]) {
+        let content = read(&from)?;
         if let Some(folder) = out.join(&name).parent() {
             fs::create_dir_all(folder)?;
         }

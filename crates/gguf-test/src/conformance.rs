@@ -80,6 +80,26 @@ impl File {
         self.judgement.report.as_ref().filter(|r| self.verdict() != Verdict::Reject && alignments(r) < 2)
     }
 
+    /// The end of the content, if the specification fixes all bytes before it: the file is valid, its tensors follow each other in the order of the
+    /// infos, and what is between and behind them is zero. A copy of the file has the same bytes.
+    pub fn fixed(&self) -> Option<u64> {
+        let is_whole = self.verdict() == Verdict::Accept && self.len == self.start.len() as u64;
+        let report = self.report().filter(|_| is_whole)?;
+        let (mut end, mut next) = (report.head_end, report.data_at);
+        for tensor in &report.tensors {
+            let is_next = report.data_at + tensor.offset == next && self.is_zero(end, next);
+            end = next + tensor.bytes.filter(|_| is_next)?;
+            next = end.next_multiple_of(report.alignment);
+        }
+        self.is_zero(end, self.len).then_some(end)
+    }
+
+    /// Whether the file has no byte but zeros in a range.
+    fn is_zero(&self, from: u64, to: u64) -> bool {
+        let at = |n: u64| (n as usize).min(self.start.len());
+        self.start[at(from)..at(to)].iter().all(|byte| *byte == 0)
+    }
+
     /// The content as JSON, with the decoded values of small tensors.
     fn expect(&self, report: &Report) -> String {
         json::report(report, |tensor| self.values(report, tensor))
@@ -180,6 +200,8 @@ pub struct Observed {
     pub readers: String,
     /// For each file, the JSON object of outcomes by reader.
     pub outcomes: BTreeMap<String, String>,
+    /// For each writer, the JSON object of its outcomes.
+    pub written: Vec<String>,
 }
 
 impl Observed {
@@ -189,6 +211,9 @@ impl Observed {
         for line in manifest.lines() {
             if let Some(readers) = line.strip_prefix("\"readers\":") {
                 observed.readers = readers.trim_end_matches(',').to_owned();
+            }
+            if line.starts_with("{\"writer\":") {
+                observed.written.push(line.trim_end_matches(',').to_owned());
             }
             let name = line.strip_prefix("{\"file\":\"").and_then(|rest| rest.split('"').next());
             if let (Some(name), Some((_, outcomes))) = (name, line.split_once(",\"observed\":")) {
@@ -264,6 +289,7 @@ pub fn manifest(files: &[File], observed: &Observed) -> String {
         fields.extend(file.report().map(|report| ("expect", file.expect(report))));
         let also = file.without_nul.as_ref().filter(|_| file.report().is_some());
         fields.extend(also.map(|report| ("also", file.expect(report))));
+        fields.extend(file.fixed().map(|end| ("fixed", end.to_string())));
         fields.push(("ranges", json::list(file.ranges())));
         fields.extend(causes::cause(file, observed).map(|c| ("cause", text(c.id))));
         fields.push(("observed", observed.outcomes.get(&path).cloned().unwrap_or_else(|| "{}".to_owned())));
@@ -309,6 +335,7 @@ pub fn manifest(files: &[File], observed: &Observed) -> String {
         format!("\"readers\":{}", observed.readers),
         section("files", rows.collect()),
         section("writers", models.collect()),
+        section("written", observed.written.clone()),
     ];
     format!("{{\n{}\n}}\n", parts.join(",\n"))
 }

@@ -48,6 +48,8 @@ pub struct Report {
     pub version: u32,
     pub big: bool,
     pub alignment: u64,
+    /// The end of the last tensor info, or of the last pair.
+    pub head_end: u64,
     /// The start of the tensor data, from the start of the file.
     pub data_at: u64,
     pub pairs: Vec<Pair>,
@@ -454,13 +456,14 @@ impl Walk<'_> {
         }
         let head = self.at;
         let data_at = head.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
-        let report = Report { version: self.version, big: self.big, alignment, data_at, pairs, tensors };
-        self.data(&report, head);
+        let report = Report { version: self.version, big: self.big, alignment, head_end: head, data_at, pairs, tensors };
+        self.data(&report);
         Ok(report)
     }
 
     /// The places of the tensors.
-    fn data(&mut self, report: &Report, head: u64) {
+    fn data(&mut self, report: &Report) {
+        let head = report.head_end;
         let is_draft = self.reading.draft.is_some();
         let base = if is_draft { 0 } else { report.data_at };
         let mut extents = Vec::new();

@@ -1,7 +1,7 @@
 //! The generated parts of the page in the book.
 
-use super::rules::{FAMILIES, QUESTIONS, Verdict, family_of};
-use super::{File, Observed};
+use super::rules::{FAMILIES, QUESTIONS, RULES, Verdict, family_of};
+use super::{File, Observed, cases};
 
 /// Names of files that are listed for a question.
 const SHOWN: usize = 3;
@@ -21,7 +21,7 @@ fn part(name: &str, content: &str) -> String {
 }
 
 /// The parts of the page: their names and contents.
-fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 3] {
+fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 5] {
     let readers = observed.list();
     let outcomes = |reader: &str, want: &dyn Fn(Verdict, &str) -> bool| {
         let is_one = |f: &&File| observed.outcome(&f.path(), reader).is_some_and(|o| want(f.verdict(), o));
@@ -81,7 +81,52 @@ fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 3] {
             if shown.len() > SHOWN { ", …" } else { "" }
         ));
     }
-    [("results", results), ("failures", failures), ("questions", questions)]
+    let written = written(files, observed);
+    [("checks", checks(files)), ("results", results), ("failures", failures), ("written", written), ("questions", questions)]
+}
+
+/// The table of what a reader must reject.
+fn checks(files: &[File]) -> String {
+    let mut out = "| rule | sentence | files |\n|---|---|--:|\n".to_owned();
+    for rule in RULES.iter().filter(|rule| rule.verdict == Verdict::Reject) {
+        let n = files.iter().filter(|f| f.rules().contains(&rule.id)).count();
+        let note = if rule.note.is_empty() { String::new() } else { format!(" {}", rule.note) };
+        out.push_str(&format!(
+            "| `{}` | {}, {}: “{}”{note} | {n} |\n",
+            rule.id, rule.document, rule.section, rule.sentence
+        ));
+    }
+    out
+}
+
+/// The table of the writers.
+fn written(files: &[File], observed: &Observed) -> String {
+    let (models, copies) = (cases::models().len(), files.iter().filter(|f| f.fixed().is_some()).count());
+    let mut out = format!(
+        "| writer | version | date | models written, of {models} | models refused | other bytes | files copied, of {copies} | files refused | other bytes | crashes |\n\
+        |---|---|---|--:|--:|--:|--:|--:|--:|--:|\n"
+    );
+    for row in &observed.written {
+        let row: serde_json::Value = serde_json::from_str(row).expect("the line of a writer is JSON");
+        let text = |field: &str| row[field].as_str().unwrap_or_default();
+        let count = |kind: &str, outcome: &str| {
+            let count = &row[kind][outcome];
+            count.as_u64().unwrap_or(count.as_array().map_or(0, |names| names.len() as u64))
+        };
+        // A program may only write, or only copy.
+        let of = |kind: &str, outcome: &str| match row[kind].is_null() {
+            true => "–".to_owned(),
+            false => count(kind, outcome).to_string(),
+        };
+        let crashes: u64 =
+            ["models", "copies"].iter().flat_map(|k| ["crash", "time", "memory"].map(|o| count(k, o))).sum();
+        let mut cells = vec![text("writer").to_owned(), text("version").to_owned(), text("date").to_owned()];
+        for kind in ["models", "copies"] {
+            cells.extend([of(kind, "same"), of(kind, "reject"), of(kind, "differs")]);
+        }
+        out.push_str(&format!("| {} | {crashes} |\n", cells.join(" | ")));
+    }
+    out
 }
 
 /// The page with its generated parts made anew.
