@@ -19,7 +19,11 @@ pub mod completions;
 pub mod convert;
 pub mod diff;
 pub mod edit;
+#[cfg(feature = "engine")]
+pub mod engine;
 pub mod estimate;
+#[cfg(feature = "engine")]
+pub mod evaluation;
 pub mod export;
 pub mod extract;
 pub mod float_type;
@@ -27,12 +31,16 @@ pub mod get;
 pub mod graft;
 pub mod hash;
 pub mod imatrix;
+#[cfg(feature = "engine")]
+pub mod kld;
 pub mod lora;
 pub mod man;
 pub mod merge;
 pub mod migrate;
 pub mod name;
 pub mod output;
+#[cfg(feature = "engine")]
+pub mod perplexity;
 pub mod planned;
 pub mod preflight;
 pub mod quantize;
@@ -41,6 +49,8 @@ pub mod rename;
 pub mod reorder;
 pub mod repair;
 pub mod rm_tensor;
+#[cfg(feature = "engine")]
+pub mod run;
 pub mod set;
 pub mod show;
 pub mod size;

@@ -46,19 +46,19 @@ pub struct Cli {
 }
 
 macro_rules! commands {
-    ($($variant:ident $module:ident)*) => {
+    ($($(#[$meta:meta])* $variant:ident $module:ident)*) => {
         /// The subcommands.
         #[derive(Debug, Subcommand)]
         #[allow(missing_docs, reason = "the help texts stand at the arguments of each command")]
         pub enum Command {
-            $($variant(cmd::$module::Args),)*
+            $($(#[$meta])* $variant(cmd::$module::Args),)*
         }
 
         impl Command {
             /// Runs the command.
             pub fn run(&self, ui: &mut Ui) -> Outcome {
                 match self {
-                    $(Command::$variant(args) => args.run(ui),)*
+                    $($(#[$meta])* Command::$variant(args) => args.run(ui),)*
                 }
             }
         }
@@ -97,6 +97,10 @@ commands! {
     Edit edit
     Repair repair
     Estimate estimate
+    #[cfg(feature = "engine")] Engine engine
+    #[cfg(feature = "engine")] Perplexity perplexity
+    #[cfg(feature = "engine")] Kld kld
+    #[cfg(feature = "engine")] Run run
     Completions completions
     Man man
 }

@@ -91,6 +91,29 @@ pub fn for_quantizing(e: &QuantizeError) -> Option<String> {
     })
 }
 
+/// The hint for an error of evaluation.
+#[cfg(feature = "engine")]
+pub fn for_engine(kind: gguf_engine::ErrorKind) -> Option<String> {
+    use gguf_engine::ErrorKind;
+    Some(match kind {
+        ErrorKind::NotFound => {
+            "install llama.cpp as shared libraries, and name their folder with --llama or GGUF_LLAMA".to_owned()
+        }
+        ErrorKind::Library => {
+            "use the shared libraries of a llama.cpp of June 2025 (b5640) or later: --llama or GGUF_LLAMA names their folder"
+                .to_owned()
+        }
+        ErrorKind::NoDevice => {
+            "put the backends of the same build, such as libggml-cpu, into the folder of libllama".to_owned()
+        }
+        ErrorKind::Context => "use a smaller --ctx or --batch".to_owned(),
+        ErrorKind::NotFinite => "`gguf check --data` searches the model for numbers that are not finite".to_owned(),
+        ErrorKind::Text => "use a longer text, or a smaller --ctx".to_owned(),
+        ErrorKind::Mismatch => "use the base file of a model with the same vocabulary".to_owned(),
+        _ => return None,
+    })
+}
+
 /// The hint for an error in choosing the tensor types.
 pub fn for_mix(e: &MixError) -> Option<String> {
     Some(match e {

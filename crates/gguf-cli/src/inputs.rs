@@ -53,6 +53,14 @@ const COMMANDS: &[Reads] = &[
     data("rm-tensor", &["input"]),
     data("add-tensor", &["input"]),
     data("graft", &["input", "from"]),
+    #[cfg(feature = "engine")]
+    data("perplexity", &["model"]),
+    #[cfg(feature = "engine")]
+    data("kld", &["files"]),
+    #[cfg(feature = "engine")]
+    data("run", &["model"]),
+    #[cfg(feature = "engine")]
+    data("imatrix.compute", &["model"]),
 ];
 
 /// Other arguments that may be URLs, besides the model arguments.

@@ -175,3 +175,10 @@ impl From<gguf_edit::EditError> for Failure {
         }
     }
 }
+
+#[cfg(feature = "engine")]
+impl From<gguf_engine::Error> for Failure {
+    fn from(e: gguf_engine::Error) -> Failure {
+        failed(e.is_bad_file(), e.to_string()).with_help(hints::for_engine(e.kind()))
+    }
+}

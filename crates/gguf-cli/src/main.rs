@@ -36,6 +36,10 @@ fn main() -> ExitCode {
     if let Some(text) = topics::requested(std::env::args_os()) {
         return printed(io::stdout().write_all(text.as_bytes()));
     }
+    #[cfg(feature = "engine")]
+    if let Some(folder) = cmd::engine::served(std::env::args_os()) {
+        return cmd::engine::serve(folder.as_deref());
+    }
     let request = match commands::parse() {
         Ok(request) => request,
         Err(e) if e.use_stderr() => {

@@ -103,6 +103,12 @@ impl Watch {
         }
     }
 
+    /// Shows progress in steps instead of bytes: see [`ProgressLine::step`].
+    #[cfg(feature = "engine")]
+    pub fn step(&self, done: usize, total: usize, what: &str) {
+        self.line.step(done, total, what);
+    }
+
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.line.elapsed()

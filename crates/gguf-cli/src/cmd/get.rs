@@ -17,7 +17,7 @@ use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
-mod chat;
+pub mod chat;
 
 /// Maximum number of keys searched for a similar name.
 const LOOKED_AT: usize = 10_000;

@@ -119,16 +119,38 @@ impl ProgressLine {
         if self.every.is_none_or(|every| state.last.elapsed() < every) {
             return;
         }
-        state.last = Instant::now();
         state.received = open::received();
         let line = text(&state, state.clock.elapsed());
+        self.draw(&mut state, &line);
+    }
+
+    fn draw(&self, state: &mut State, line: &str) {
+        state.last = Instant::now();
         if self.redraws {
             let width = width_of(terminal_size::terminal_size_of(io::stderr()));
-            let _ = write!(io::stderr(), "\r\x1b[K{}", cut_end(&line, width.saturating_sub(1)));
+            let _ = write!(io::stderr(), "\r\x1b[K{}", cut_end(line, width.saturating_sub(1)));
             state.is_drawn = true;
         } else {
             let _ = writeln!(io::stderr(), "gguf: {}", line.trim());
         }
+    }
+
+    /// Shows a line about other work than bytes, if it is time for one: `done` of `total` steps, and what is known so far.
+    #[cfg(feature = "engine")]
+    pub fn step(&self, done: usize, total: usize, what: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.every.is_none_or(|every| state.last.elapsed() < every) {
+            return;
+        }
+        let left = match done {
+            0 => String::new(),
+            _ => {
+                let seconds = state.start.elapsed().as_secs_f64() / done as f64 * total.saturating_sub(done) as f64;
+                format!("  {} left", duration(Duration::try_from_secs_f64(seconds.round()).unwrap_or_default()))
+            }
+        };
+        let line = format!("{:3} %  {done} of {total}{left}  {what}", done * 100 / total.max(1));
+        self.draw(&mut state, &line);
     }
 }
 

@@ -37,9 +37,26 @@ pub fn print(
     messages: &Path,
     add_generation_prompt: bool,
 ) -> Outcome {
-    let wrong = |problem: String| Failure::Bad(format!("{}: {problem}", messages.display()));
     let text = read_text_of(messages, MAX_MESSAGES, "a conversation")?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))?;
+    let prompt = rendered(path, gguf, key, &messages.display().to_string(), &text, add_generation_prompt)?;
+    write!(ui.out, "{prompt}")?;
+    Ok(Verdict::Good)
+}
+
+/// The prompt of a conversation in JSON, whose place is `from` in messages.
+///
+/// # Errors
+/// If the conversation is invalid, or the model has no such template, or it fails.
+pub fn rendered(
+    path: &Path,
+    gguf: &Gguf<'_>,
+    key: Option<&str>,
+    from: &str,
+    text: &str,
+    add_generation_prompt: bool,
+) -> Result<String, Failure> {
+    let wrong = |problem: String| Failure::Bad(format!("{from}: {problem}"));
+    let json: Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
     let mut variables = Map::new();
     for (name, key) in TOKENS {
         variables.extend(token(gguf, key).map(|token| (name.to_owned(), token.into())));
@@ -63,9 +80,7 @@ pub fn print(
     };
     let fail = |problem: String| Failure::Bad(format!("{}: {key}: {problem}", path.display()));
     let template = gguf.get_as::<&str>(key).map_err(|e| fail(e.to_string()))?;
-    let prompt = jinja::render(template, &variables).map_err(fail)?;
-    write!(ui.out, "{prompt}")?;
-    Ok(Verdict::Good)
+    jinja::render(template, &variables).map_err(fail)
 }
 
 /// The text of the token whose id is in this key.

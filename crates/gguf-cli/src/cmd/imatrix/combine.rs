@@ -93,9 +93,23 @@ struct Options {
     quiet: bool,
 }
 
-fn format() -> impl TypedValueParser<Value = Format> {
+pub fn format() -> impl TypedValueParser<Value = Format> {
     let named = |name: String| if name == "dat" { Format::Legacy } else { Format::Gguf };
     PossibleValuesParser::new(["gguf", "dat"]).map(named)
+}
+
+/// The format of an output: the given one, or that of its extension.
+pub fn format_of(given: Option<Format>, out: &Path) -> Result<Format, Failure> {
+    let extension = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match (given, extension.as_str()) {
+        (Some(format), _) => Ok(format),
+        (None, "gguf") => Ok(Format::Gguf),
+        (None, "dat") => Ok(Format::Legacy),
+        (None, _) => Err(Failure::CouldNotRun(format!(
+            "{}: unknown output format; use the extension .gguf or .dat, or pass --format",
+            out.display()
+        ))),
+    }
 }
 
 impl MergeArgs {
@@ -122,16 +136,7 @@ impl ConvertArgs {
 
 impl Options {
     fn format_of(&self, out: &Path) -> Result<Format, Failure> {
-        let extension = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-        match (self.format, extension.as_str()) {
-            (Some(format), _) => Ok(format),
-            (None, "gguf") => Ok(Format::Gguf),
-            (None, "dat") => Ok(Format::Legacy),
-            (None, _) => Err(Failure::CouldNotRun(format!(
-                "{}: unknown output format; use the extension .gguf or .dat, or pass --format",
-                out.display()
-            ))),
-        }
+        format_of(self.format, out)
     }
 
     fn write(&self, ui: &mut Ui, matrices: &[ImatrixFile], format: Format, out: &Path) -> Outcome {
@@ -196,7 +201,7 @@ fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Im
 }
 
 /// Converts the matrix to the old format and reports what is lost.
-fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
+pub fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     let lost = lost(&matrix);
     let (old, left_out) = matrix.into_legacy()?;
     if !left_out.is_empty() {

@@ -1,0 +1,178 @@
+//! What commands that evaluate models share: the library in a process of its own, checked models, texts in windows.
+
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gguf_engine::{About, Child, Engine, Estimate, Loaded, Specials, WindowOptions, Windows};
+use gguf_format::check::Severity;
+use serde_json::{Value, json};
+
+use super::engine::SERVE;
+use crate::failure::{Failure, Verdict};
+use crate::json;
+use crate::open;
+use crate::ui::{grouped, shown_path};
+
+/// Maximum size of a text, in bytes: libllama counts them with 31 bits.
+const MAX_TEXT: u64 = (1 << 31) - 1;
+
+/// The options of the library.
+#[derive(Debug, clap::Args)]
+pub struct Library {
+    /// Folder of libllama; by default, GGUF_LLAMA, otherwise where the system looks for libraries
+    #[arg(long, value_name = "DIR")]
+    llama: Option<PathBuf>,
+}
+
+impl Library {
+    /// The folder of the library, if one is named.
+    fn folder(&self) -> Result<Option<PathBuf>, Failure> {
+        let variable = std::env::var_os("GGUF_LLAMA").filter(|value| !value.is_empty());
+        let Some(folder) = self.llama.clone().or(variable.map(PathBuf::from)) else { return Ok(None) };
+        super::expect_folder(&folder, "expected the folder of libllama")?;
+        let absolute = std::path::absolute(&folder);
+        absolute.map(Some).map_err(|e| Failure::CouldNotRun(format!("{}: {e}", folder.display())))
+    }
+
+    /// Starts the process that evaluates.
+    ///
+    /// # Errors
+    /// If there is no library, or it cannot be used.
+    pub fn start(&self) -> Result<Child, Failure> {
+        let folder = self.folder()?;
+        let program = std::env::current_exe()
+            .map_err(|e| Failure::CouldNotRun(format!("cannot find the program itself, to run it again: {e}")))?;
+        let mut command = Command::new(program);
+        command.arg(SERVE).args(&folder);
+        Ok(Child::start(command, folder.as_deref())?)
+    }
+}
+
+/// The number of threads.
+#[derive(Debug, clap::Args)]
+pub struct Threads {
+    /// Number of threads; by default, one per processor
+    #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Threads {
+    /// The number.
+    pub fn number(&self) -> u32 {
+        let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        u32::try_from(self.threads.map_or_else(all, NonZeroUsize::get)).unwrap_or(1)
+    }
+}
+
+/// The size of windows and batches.
+#[derive(Debug, clap::Args)]
+pub struct WindowArgs {
+    /// Tokens of a window
+    #[arg(short, long, value_name = "N", alias = "ctx-size", default_value = "512", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
+    pub ctx: u32,
+
+    /// Maximum number of tokens per batch; windows that fit are evaluated together
+    #[arg(short, long, value_name = "N", alias = "batch-size", default_value = "2048", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: u32,
+
+    /// Maximum number of tokens per compute step (physical batch)
+    #[arg(short, long, value_name = "N", alias = "ubatch-size", default_value = "512", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    ubatch: u32,
+
+    /// Evaluate at most this many windows
+    #[arg(long, value_name = "N", value_parser = crate::cmd::at_least_one::<usize>)]
+    pub chunks: Option<usize>,
+
+    #[command(flatten)]
+    threads: Threads,
+}
+
+impl WindowArgs {
+    /// The options of the windows.
+    pub fn options(&self) -> WindowOptions {
+        let mut options = WindowOptions::default();
+        (options.n_ctx, options.n_batch, options.n_ubatch) = (self.ctx, self.batch, self.ubatch);
+        (options.chunks, options.n_threads) = (self.chunks, self.threads.number());
+        options
+    }
+}
+
+/// Checks a model, and loads it. Returns the path of its first file as well.
+///
+/// # Errors
+/// If the model has errors, or the library refuses it.
+pub fn load(engine: &mut Child, path: &Path) -> Result<Loaded, Failure> {
+    if open::is_url(path) {
+        let problem = format!("{}: expected a path, found a URL; libllama reads files of this machine", path.display());
+        return Err(Failure::CouldNotRun(problem));
+    }
+    let check = ggufkit::check(path)?;
+    if let Some((file, finding)) = check.findings().find(|(_, finding)| finding.severity == Severity::Error) {
+        let more = match check.count(Severity::Error) {
+            1 => String::new(),
+            n => format!("; {} errors in all", grouped(n)),
+        };
+        let message = format!("{}: {}{more}", shown_path(file), finding.message);
+        let help = format!("`gguf check {}` describes all problems", shown_path(path));
+        return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
+    }
+    let first = check.files().first().map_or(path, |(path, _)| path);
+    let first = first.canonicalize().map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
+    Ok(engine.load(&first)?)
+}
+
+/// The bytes of texts one after the other, without one final line break, as llama.cpp's tools read them.
+///
+/// # Errors
+/// If a text cannot be read, or is a model.
+pub fn text_of(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        let fail = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
+        let start = all.len();
+        let room = MAX_TEXT.saturating_sub(start as u64);
+        super::input(path)?.take(room + 1).read_to_end(&mut all).map_err(|e| fail(&format!("cannot read: {e}")))?;
+        if all.get(start..).is_some_and(|text| text.starts_with(b"GGUF")) {
+            return Err(fail(&"expected a text, found a model"));
+        }
+        if all.len() as u64 > MAX_TEXT {
+            return Err(fail(&"the text is longer than 2 GiB"));
+        }
+    }
+    if all.last() == Some(&b'\n') {
+        all.pop();
+    }
+    Ok(all)
+}
+
+/// The windows of texts.
+///
+/// # Errors
+/// If a text cannot be read, or they are too short.
+pub fn windows_of(
+    engine: &mut Child,
+    loaded: &Loaded,
+    texts: &[PathBuf],
+    options: WindowOptions,
+) -> Result<Windows, Failure> {
+    let tokens = engine.tokenize(&text_of(texts)?, Specials { add: true, parse: false })?;
+    Ok(Windows::new(tokens, loaded, options)?)
+}
+
+/// `libllama 0.5.0, /usr/lib/libllama.so`
+pub fn library_text(about: &About) -> String {
+    let version = about.version.as_ref().map_or(String::new(), |version| format!(" {version}"));
+    format!("{}{version}, {}", about.name, shown_path(&about.path))
+}
+
+/// The library in JSON.
+pub fn library_json(about: &About) -> Value {
+    json!({ "name": about.name, "version": about.version, "path": json::path(&about.path) })
+}
+
+/// An estimate in JSON.
+pub fn estimate_json(estimate: Estimate) -> Value {
+    json!({ "value": estimate.value, "error": estimate.error })
+}

@@ -1,0 +1,360 @@
+//! `gguf kld`: how far models diverge from the model that they were made of.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use gguf_engine::base::BaseFile;
+use gguf_engine::{
+    BaseRow, Child, Comparison, Engine as _, Estimate, Loaded, Observe, Statistics, Windows, median, percentile,
+};
+use gguf_pipeline::Progress as _;
+use serde_json::{Map, Value, json};
+
+use super::evaluation::{Library, WindowArgs, estimate_json, library_json, library_text, load, windows_of};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui, grouped, shown_path};
+use crate::watch::Watch;
+
+/// Measure how far quantized models diverge from their original on a text.
+///
+/// For each scored token of the text, the probabilities of a model are compared with those of the original: the
+/// Kullback-Leibler divergence (KLD, in nats), the perplexities, and the probability of the right token. All models are
+/// evaluated side by side and are in memory at once; nothing is written. With --base, the probabilities of the original
+/// come from a file of llama-perplexity --kl-divergence-base, which has the text as well. Such files raise
+/// probabilities that are very small, so their perplexities are too low; the statistics are then those of
+/// llama-perplexity --kl-divergence. Uncertainties are one standard error. With --max-kld, the exit code is 1 if the
+/// mean divergence of a model is larger. The library is that of gguf engine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt
+  gguf kld model-BF16.gguf model-Q3_K_M.gguf model-Q4_K_M.gguf text.txt --chunks 40
+  gguf kld --base base.kld model-Q4_K_M.gguf
+  gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt --max-kld 0.05
+  gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt --json > kld.json    for gguf card --kld")]
+pub struct Args {
+    /// The original model, the models to compare, and the text; with --base, only the models to compare
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// File of the original's probabilities, of llama-perplexity or gguf perplexity --save-base
+    #[arg(long, value_name = "FILE", conflicts_with = "ctx")]
+    base: Option<PathBuf>,
+
+    /// Exit with 1 if the mean divergence of a model is larger
+    #[arg(long, value_name = "NATS", value_parser = nats)]
+    max_kld: Option<f64>,
+
+    #[command(flatten)]
+    windows: WindowArgs,
+
+    #[command(flatten)]
+    library: Library,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Print no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn nats(text: &str) -> Result<f64, String> {
+    let nats = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+    nats.ok_or_else(|| "expected a number, such as 0.05".to_owned())
+}
+
+/// A compared model.
+struct Compared<'a> {
+    path: &'a Path,
+    engine: Child,
+    loaded: Loaded,
+    comparison: Comparison,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let watch = Watch::new(self.quiet);
+        let (windows, compared) = match (&self.base, self.files.as_slice()) {
+            (Some(base), models) => self.with_file(&watch, base, models)?,
+            (None, [base, models @ .., text]) if !models.is_empty() => self.side_by_side(&watch, base, models, text)?,
+            _ => {
+                let problem = "expected the original model, a model to compare, and a text";
+                let help = "with --base, the text and the original's probabilities come from a file".to_owned();
+                return Err(Failure::CouldNotRun(problem.to_owned()).with_help(Some(help)));
+            }
+        };
+        watch.clear();
+        let all: Vec<(&Path, Statistics)> = compared.iter().map(|c| (c.path, c.comparison.statistics())).collect();
+        match (self.json, compared.first()) {
+            (true, Some(first)) => self.print_json(ui, &first.engine, &windows, &all)?,
+            (_, Some(first)) => self.print(ui, &first.engine, &windows, &all)?,
+            _ => {}
+        }
+        let is_over = |s: &Statistics| self.max_kld.is_some_and(|max| s.kld.value > max);
+        let over: Vec<&(&Path, Statistics)> = all.iter().filter(|(_, s)| is_over(s)).collect();
+        for (path, s) in &over {
+            let max = self.max_kld.unwrap_or_default();
+            ui.warning(&format!("{}: the mean divergence is {:.6}, above {max}", shown_path(path), s.kld.value));
+        }
+        Ok(if over.is_empty() { Verdict::Good } else { Verdict::Bad })
+    }
+
+    /// Loads the models to compare.
+    fn loaded<'a>(&self, models: &'a [PathBuf], n_vocab: usize) -> Result<Vec<Compared<'a>>, Failure> {
+        let mut compared = Vec::new();
+        for path in models {
+            let mut engine = self.library.start()?;
+            let loaded = load(&mut engine, path)?;
+            if loaded.n_vocab != n_vocab {
+                let message = format!(
+                    "{}: a vocabulary of {} tokens; expected that of the original, {} tokens",
+                    path.display(),
+                    grouped(loaded.n_vocab as u64),
+                    grouped(n_vocab as u64)
+                );
+                return Err(Failure::Bad(message));
+            }
+            compared.push(Compared { path, engine, loaded, comparison: Comparison::default() });
+        }
+        Ok(compared)
+    }
+
+    fn side_by_side<'a>(
+        &self,
+        watch: &Watch,
+        base: &Path,
+        models: &'a [PathBuf],
+        text: &PathBuf,
+    ) -> Result<(Windows, Vec<Compared<'a>>), Failure> {
+        let mut original = self.library.start()?;
+        let loaded = load(&mut original, base)?;
+        let windows = windows_of(&mut original, &loaded, std::slice::from_ref(text), self.windows.options())?;
+        let mut compared = self.loaded(models, loaded.n_vocab)?;
+        let context = windows.context(Observe::Nothing);
+        original.prepare(&context)?;
+        compared.iter_mut().try_for_each(|c| c.engine.prepare(&context))?;
+        for group in windows.groups(0) {
+            let mut base_scores = windows.evaluate(&mut original, group.clone(), false)?;
+            let mut scores = Vec::new();
+            for c in &mut compared {
+                scores.push(windows.evaluate(&mut c.engine, group.clone(), false)?);
+            }
+            for (i, window) in group.enumerate() {
+                let base = windows.logits(&mut original, &mut base_scores, i)?;
+                let row = |i: usize| {
+                    BaseRow::Logits(base.get(i * loaded.n_vocab..(i + 1) * loaded.n_vocab).unwrap_or_default())
+                };
+                for (c, scores) in compared.iter_mut().zip(&mut scores) {
+                    let logits = windows.logits(&mut c.engine, scores, i)?;
+                    c.comparison.add(&windows, window, &logits, row)?;
+                }
+                progress(watch, &windows, window, &compared)?;
+            }
+        }
+        Ok((windows, compared))
+    }
+
+    fn with_file<'a>(
+        &self,
+        watch: &Watch,
+        base: &Path,
+        models: &'a [PathBuf],
+    ) -> Result<(Windows, Vec<Compared<'a>>), Failure> {
+        let about = |e: gguf_engine::Error| {
+            let help = crate::hints::for_engine(e.kind());
+            Failure::Bad(format!("{}: {e}", base.display())).with_help(help)
+        };
+        let file = gguf_io::open_regular(base)?;
+        let bytes = file.metadata().map_or(0, |data| data.len());
+        let mut file = BaseFile::new(file, bytes).map_err(about)?;
+        let mut compared = self.loaded(models, file.n_vocab())?;
+        let loaded = compared.first().map(|c| c.loaded.clone()).unwrap_or_default();
+        let windows = file.windows(&loaded, self.windows.options()).map_err(about)?;
+        compared.iter_mut().try_for_each(|c| c.engine.prepare(&windows.context(Observe::Nothing)))?;
+        for group in windows.groups(0) {
+            let mut scores = Vec::new();
+            for c in &mut compared {
+                scores.push(windows.evaluate(&mut c.engine, group.clone(), false)?);
+            }
+            for (i, window) in group.enumerate() {
+                file.read_window(&windows).map_err(about)?;
+                let rows = file.rows();
+                for (c, scores) in compared.iter_mut().zip(&mut scores) {
+                    let logits = windows.logits(&mut c.engine, scores, i)?;
+                    c.comparison.add(&windows, window, &logits, |i| rows.row(i))?;
+                }
+                progress(watch, &windows, window, &compared)?;
+            }
+        }
+        Ok((windows, compared))
+    }
+
+    fn source(&self) -> (&Path, Option<&Path>) {
+        match (&self.base, self.files.as_slice()) {
+            (Some(base), _) => (base, None),
+            (None, [base, .., text]) => (base, Some(text)),
+            (None, _) => (Path::new(""), None),
+        }
+    }
+
+    fn print(
+        &self,
+        ui: &mut Ui,
+        engine: &Child,
+        windows: &Windows,
+        all: &[(&Path, Statistics)],
+    ) -> std::io::Result<()> {
+        let (base, text) = self.source();
+        let n_scored = all.first().map_or(0, |(_, s)| s.count);
+        let text = text.map_or(String::new(), |text| format!("{}, ", shown_path(text)));
+        let scored = format!(
+            "{text}{} windows of {} tokens, {} scored",
+            grouped(windows.len() as u64),
+            grouped(windows.n_ctx() as u64),
+            grouped(n_scored as u64)
+        );
+        ui.field("  Original  ", Style::Dim, &shown_path(base))?;
+        ui.field("  Text      ", Style::Dim, &scored)?;
+        ui.field("  Library   ", Style::Dim, &library_text(engine.about()))?;
+        writeln!(ui.out)?;
+        let mut columns = vec![Column::left("STATISTIC")];
+        columns.extend(all.iter().map(|_| Column::right("")));
+        let mut table = Table::new(columns);
+        table.row(
+            std::iter::once("model".to_owned()).chain(all.iter().map(|(path, _)| name_of(path))).collect::<Vec<_>>(),
+        );
+        let rows: Vec<Vec<(&str, String)>> = all.iter().map(|(_, s)| rows_of(s)).collect();
+        for (i, (label, _)) in rows.first().into_iter().flatten().enumerate() {
+            let values = rows.iter().filter_map(|rows| rows.get(i)).map(|(_, value)| value.clone());
+            table.row(std::iter::once((*label).to_owned()).chain(values).collect::<Vec<_>>());
+        }
+        table.print(ui, 2)
+    }
+
+    fn print_json(
+        &self,
+        ui: &mut Ui,
+        engine: &Child,
+        windows: &Windows,
+        all: &[(&Path, Statistics)],
+    ) -> std::io::Result<()> {
+        let (base, text) = self.source();
+        let models: Vec<Value> = all.iter().map(|(path, s)| json_of(path, s)).collect();
+        let document = json!({
+            "base": json::path(base),
+            "text": text.map(json::path),
+            "library": library_json(engine.about()),
+            "n_ctx": windows.n_ctx(),
+            "windows": windows.len(),
+            "tokens": all.first().map_or(0, |(_, s)| s.count),
+            "max_kld": self.max_kld,
+            "models": models,
+        });
+        json::print(ui, 3, &document)
+    }
+}
+
+/// Shows progress, or ends the work if it was interrupted.
+fn progress(watch: &Watch, windows: &Windows, window: usize, compared: &[Compared<'_>]) -> Result<(), Failure> {
+    let means: Vec<String> = compared.iter().map(|c| format!("{:.5}", c.comparison.mean())).collect();
+    watch.step(window + 1, windows.len(), &format!("windows, mean divergence {}", means.join(" ")));
+    match watch.is_cancelled() {
+        true => Err(gguf_engine::Error::new(gguf_engine::ErrorKind::Cancelled, "cancelled").into()),
+        false => Ok(()),
+    }
+}
+
+/// The file name of a model without its extension.
+fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(|| shown_path(path), |stem| shown_path(Path::new(stem)))
+}
+
+/// Names of percentiles of the divergence, from large to small.
+const OF_KLD: &[(&str, &str, f32)] = &[
+    ("KLD 99.9 %", "p99_9", 0.999),
+    ("KLD 99 %", "p99", 0.990),
+    ("KLD 95 %", "p95", 0.950),
+    ("KLD 90 %", "p90", 0.900),
+    ("KLD median", "median", 0.5),
+    ("KLD 10 %", "p10", 0.100),
+    ("KLD 5 %", "p5", 0.050),
+    ("KLD 1 %", "p1", 0.010),
+    ("KLD 0.1 %", "p0_1", 0.001),
+];
+
+/// Names of percentiles of the difference in probability.
+const OF_DIFFERENCE: &[(&str, &str, f32)] = &[
+    ("Δp 99.9 %", "p99_9", 0.999),
+    ("Δp 99 %", "p99", 0.990),
+    ("Δp 95 %", "p95", 0.950),
+    ("Δp 90 %", "p90", 0.900),
+    ("Δp 75 %", "p75", 0.750),
+    ("Δp median", "median", 0.5),
+    ("Δp 25 %", "p25", 0.250),
+    ("Δp 10 %", "p10", 0.100),
+    ("Δp 5 %", "p5", 0.050),
+    ("Δp 1 %", "p1", 0.010),
+    ("Δp 0.1 %", "p0_1", 0.001),
+];
+
+/// A percentile by its name; the median is the mean of the two values in the middle.
+fn of(sorted: &[f32], name: &str, fraction: f32) -> f32 {
+    if name == "median" { median(sorted) } else { percentile(sorted, fraction) }
+}
+
+/// The statistics as text, with the digits of llama-perplexity.
+fn rows_of(s: &Statistics) -> Vec<(&'static str, String)> {
+    let six = |e: Estimate| format!("{:.6} ± {:.6}", e.value, e.error);
+    let percent = |e: Estimate| format!("{:.3} ± {:.3} %", 100.0 * e.value, 100.0 * e.error);
+    let share = |value: f32| format!("{:.3} %", 100.0 * value);
+    let last = |values: &[f32]| values.last().copied().unwrap_or(f32::NAN);
+    let first = |values: &[f32]| values.first().copied().unwrap_or(f32::NAN);
+    let mut rows = vec![
+        ("PPL", six(s.perplexity)),
+        ("PPL of the original", six(s.base_perplexity)),
+        ("correlation of ln PPL", format!("{:.2} %", 100.0 * s.correlation)),
+        ("ln of the PPL ratio", six(s.log_ratio)),
+        ("PPL ratio", six(s.ratio)),
+        ("PPL difference", six(s.difference)),
+        ("KLD mean", six(s.kld)),
+        ("KLD maximum", format!("{:.6}", last(&s.klds))),
+    ];
+    rows.extend(OF_KLD.iter().map(|(label, name, f)| (*label, format!("{:.6}", of(&s.klds, name, *f)))));
+    rows.push(("KLD minimum", format!("{:.6}", first(&s.klds))));
+    rows.push(("Δp mean", percent(s.p_diff)));
+    rows.push(("Δp maximum", share(last(&s.p_diffs))));
+    rows.extend(OF_DIFFERENCE.iter().map(|(label, name, f)| (*label, share(of(&s.p_diffs, name, *f)))));
+    rows.push(("Δp minimum", share(first(&s.p_diffs))));
+    rows.push(("Δp RMS", percent(s.p_diff_rms)));
+    rows.push(("same top token", percent(s.same_top)));
+    rows
+}
+
+fn json_of(path: &Path, s: &Statistics) -> Value {
+    let mut kld = Map::new();
+    kld.insert("mean".to_owned(), estimate_json(s.kld));
+    kld.insert("maximum".to_owned(), s.klds.last().copied().into());
+    kld.extend(OF_KLD.iter().map(|(_, name, f)| ((*name).to_owned(), of(&s.klds, name, *f).into())));
+    kld.insert("minimum".to_owned(), s.klds.first().copied().into());
+    let mut p_diff = Map::new();
+    p_diff.insert("mean".to_owned(), estimate_json(s.p_diff));
+    p_diff.insert("maximum".to_owned(), s.p_diffs.last().copied().into());
+    p_diff.extend(OF_DIFFERENCE.iter().map(|(_, name, f)| ((*name).to_owned(), of(&s.p_diffs, name, *f).into())));
+    p_diff.insert("minimum".to_owned(), s.p_diffs.first().copied().into());
+    p_diff.insert("rms".to_owned(), estimate_json(s.p_diff_rms));
+    json!({
+        "path": json::path(path),
+        "perplexity": estimate_json(s.perplexity),
+        "base_perplexity": estimate_json(s.base_perplexity),
+        "correlation": s.correlation,
+        "ln_ratio": estimate_json(s.log_ratio),
+        "ratio": estimate_json(s.ratio),
+        "difference": estimate_json(s.difference),
+        "kld": kld,
+        "p_diff": p_diff,
+        "same_top": estimate_json(s.same_top),
+    })
+}
