@@ -109,6 +109,7 @@ export interface Template {
 export interface Memory {
   weights: string;
   kv_cache: string;
+  states: string;
   compute: string;
   output: string;
   total: string;

@@ -171,7 +171,7 @@ test("the memory is that of the program's estimate", async (t) => {
   await page.getByText("with a context of 4,096 tokens").waitFor();
   await page.waitForTimeout(200);
   const { host } = gguf("estimate", "--json", "--ctx", "4096", "--kv-k", "q8_0", path);
-  for (const part of ["weights", "kv_cache", "compute", "output", "total"]) {
+  for (const part of ["weights", "kv_cache", "states", "compute", "output", "total"]) {
     assert.equal(plain(await page.locator(`tr[data-part="${part}"] td`).first().getAttribute("title")), `${host[part]} bytes`, part);
   }
   await context.close();

@@ -254,15 +254,6 @@ pub enum EditError {
         /// The problem.
         problem: String,
     },
-    /// The memory of the model cannot be estimated.
-    NotEstimated {
-        /// The architecture.
-        architecture: String,
-        /// The reason.
-        why: &'static str,
-        /// Bytes of the weights.
-        weights: u64,
-    },
     /// An invalid option of an estimate.
     Asked {
         /// The problem.
@@ -470,11 +461,6 @@ impl fmt::Display for EditError {
             }
             EditError::MissingKey { key } => write!(f, "the key {} is missing; the estimate needs it", shown(key)),
             EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
-            EditError::NotEstimated { architecture, why, weights } => write!(
-                f,
-                "{} {why}; estimates of such models are not supported (the weights take {weights} bytes)",
-                shown(architecture)
-            ),
             EditError::Asked { problem } => f.write_str(problem),
         }
     }

@@ -11,8 +11,10 @@ use crate::EditError;
 
 mod build;
 mod graph;
+mod recurrent;
 
 use build::{Batch, build, family};
+use recurrent::Recurrent;
 
 /// The parameters of llama.cpp's context.
 #[derive(Debug, Clone)]
@@ -63,6 +65,8 @@ pub struct Memory {
     pub weights: u64,
     /// The key-value caches.
     pub cache: u64,
+    /// The states of recurrent layers.
+    pub state: u64,
     /// The compute buffer.
     pub compute: u64,
     /// The output buffer of a batch: logits.
@@ -72,7 +76,7 @@ pub struct Memory {
 impl Memory {
     /// The sum.
     pub fn total(&self) -> u64 {
-        [self.weights, self.cache, self.compute, self.output].into_iter().fold(0, u64::saturating_add)
+        [self.weights, self.cache, self.state, self.compute, self.output].into_iter().fold(0, u64::saturating_add)
     }
 }
 
@@ -116,6 +120,9 @@ struct Layer {
     has_k_norm: bool,
     has_attn_output_bias: bool,
     has_attn_post_norm: bool,
+    /// Norms of the sums with the input, as in BERT.
+    has_sum_norm: bool,
+    has_output_norm: bool,
     has_ffn_norm: bool,
     has_ffn_norm_bias: bool,
     has_ffn_post_norm: bool,
@@ -125,6 +132,17 @@ struct Layer {
     n_up: u64,
     n_ff: u64,
     experts: Option<Experts>,
+    /// Whether the layer has attention, and keys and values in the cache.
+    has_attention: bool,
+    recurrent: Option<Recurrent>,
+    /// Whether the layer also has attention to the output of an encoder.
+    has_cross_attention: bool,
+}
+
+impl Layer {
+    fn has_feed_forward(&self) -> bool {
+        self.n_up > 0 || self.experts.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +164,54 @@ struct Hparams {
     has_output_bias: bool,
     has_output_norm_bias: bool,
     has_attention_softcap: bool,
+    has_token_types: bool,
+    has_token_norm: bool,
+    has_output_norm: bool,
+    /// The cache, and the results.
+    kind: Kind,
     layers: Vec<Layer>,
+}
+
+/// What a model keeps between batches, and what it computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    /// There is a cache of keys and values.
+    has_cache: bool,
+    /// Attention reads the cache; otherwise, keys and values of the batch alone.
+    reads_cache: bool,
+    /// The results are logits; those of encoders are embeddings.
+    has_logits: bool,
+    /// Attention adds a bias for each distance of two positions, which excludes flash attention (T5).
+    has_distance_bias: bool,
+}
+
+impl Kind {
+    /// The kind of an architecture (`llama_model::create_memory`, and the graphs in `llama.cpp/src/models`).
+    fn of(arch: &str) -> Kind {
+        const ENCODERS: &[&str] = &[
+            "bert",
+            "jina-bert-v2",
+            "jina-bert-v3",
+            "nomic-bert",
+            "nomic-bert-moe",
+            "neo-bert",
+            "eurobert",
+            "modern-bert",
+            "gemma-embedding",
+            "wavtokenizer-dec",
+        ];
+        // Diffusion models compute the logits of all positions at once.
+        const DIFFUSION: &[&str] = &["dream", "llada", "llada-moe", "rnd1"];
+        // Their caches are allocated, but not used.
+        const CACHED_ENCODERS: &[&str] = &["t5encoder", "llama-embed"];
+        let is = |list: &[&str]| list.contains(&arch);
+        Kind {
+            has_cache: !is(ENCODERS) && !is(DIFFUSION),
+            reads_cache: !is(ENCODERS) && !is(DIFFUSION) && !is(CACHED_ENCODERS),
+            has_logits: !is(ENCODERS) && !is(CACHED_ENCODERS),
+            has_distance_bias: arch.starts_with("t5"),
+        }
+    }
 }
 
 impl Hparams {
@@ -158,6 +223,11 @@ impl Hparams {
             first.filter(|first| self.layers.iter().all(|layer| head(layer) == *first))
         };
         (of(|layer| layer.head_k).map(|n| 1 << n.trailing_zeros()), of(|layer| layer.head_v).map(|_| 64))
+    }
+
+    /// Whether this is a decoder that reads the output of an encoder.
+    fn has_cross_attention(&self) -> bool {
+        self.layers.iter().any(|layer| layer.has_cross_attention)
     }
 
     /// The longest row of cached values.
@@ -207,14 +277,11 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let architecture: String = gguf
         .get_as(GENERAL_ARCHITECTURE)
         .map_err(|_| EditError::MissingKey { key: GENERAL_ARCHITECTURE.to_owned() })?;
-    if let Some(why) = not_estimated(gguf, &architecture) {
-        let weights = model.tensors().filter_map(|tensor| tensor.n_bytes().ok()).fold(0, u64::saturating_add);
-        return Err(EditError::NotEstimated { architecture, why, weights });
-    }
-    let hparams = read(model, &architecture)?;
-    let (family, is_known) = family(&architecture);
     check(setup)?;
-    let n_ctx = match setup.n_ctx {
+    let (family, is_known) = family(&architecture);
+    let tower = tower(gguf, &architecture);
+    let hparams = read(model, &architecture, tower.as_ref())?;
+    let n_ctx = match setup.n_ctx.filter(|_| tower.is_none()) {
         Some(n) => n,
         None => hparams
             .n_ctx_train
@@ -231,24 +298,38 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let first_gpu = (n_layers + 1 - n_gpu).min(n_layers + 1);
     let (mut cpu, mut gpu) = weights(model, first_gpu, n_layers)?;
     for (il, layer) in hparams.layers.iter().enumerate() {
+        let memory = if il as u64 >= first_gpu { &mut gpu } else { &mut cpu };
+        let state = layer.recurrent.map_or(0, |recurrent| recurrent.state_bytes()).saturating_mul(setup.n_seq);
+        memory.state = memory.state.saturating_add(state);
+        if !hparams.kind.has_cache || !layer.has_attention {
+            continue;
+        }
         let n = cells.windowed.filter(|_| layer.is_windowed).unwrap_or(cells.full).saturating_mul(setup.n_seq);
         let bytes = cache_bytes(layer, n, setup)?;
-        let memory = if il as u64 >= first_gpu { &mut gpu } else { &mut cpu };
         memory.cache = memory.cache.saturating_add(bytes);
     }
-    let n_tokens = setup.n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq));
+    let n_tokens = match tower {
+        Some(_) => n_ctx,
+        None => setup.n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq)),
+    };
     let is_quantized = |ty: GgmlType| ty.info().is_some_and(|info| info.is_quantized());
     let batch = Batch {
         n_tokens,
         n_outputs: n_tokens.min(setup.n_batch),
+        n_seq: setup.n_seq,
         flash: setup.flash,
         rotates_k: is_quantized(setup.type_k),
         rotates_v: is_quantized(setup.type_v),
     };
     let compute = build(&hparams, family, cells, batch).buffer_bytes();
-    cpu.output = hparams.n_vocab.saturating_mul(4).saturating_mul(setup.n_seq);
+    // The buffer holds a row of logits even if a model has none, and that of T5 an embedding besides.
+    let embedding = if hparams.has_cross_attention() { hparams.n_embd } else { 0 };
+    cpu.output = hparams.n_vocab.saturating_add(embedding).saturating_mul(4).saturating_mul(setup.n_seq);
     let mut assumptions = vec![
-        format!("batch {}, micro-batch {n_tokens}; no pipeline parallelism", setup.n_batch),
+        match tower {
+            Some(_) => format!("an input of {n_tokens} positions; preprocessing and the projector are not counted"),
+            None => format!("batch {}, micro-batch {n_tokens}; no pipeline parallelism", setup.n_batch),
+        },
         match setup.flash {
             true => "flash attention is used".to_owned(),
             false => "flash attention is not used, so all scores of a layer are in memory at once".to_owned(),
@@ -268,10 +349,11 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
                 .to_owned(),
         );
     }
-    if !is_known {
+    if !is_known && tower.is_none() {
         assumptions.push(format!(
-            "the graph of {architecture} is not known; the compute buffer is estimated as for llama with the same \
-             dimensions"
+            "the graph of {architecture} is not known; the compute buffer is estimated as for {} with the same \
+             dimensions",
+            if hparams.kind.has_logits { "llama" } else { "bert" }
         ));
     }
     let n_ctx_train = hparams.n_ctx_train;
@@ -295,16 +377,6 @@ fn check(setup: &Setup) -> Result<(), EditError> {
         return Err(EditError::Asked { problem });
     }
     Ok(())
-}
-
-/// The reason why a model is not estimated: its state does not consist of keys and values, or it has no state.
-fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
-    let has = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some();
-    let is_false = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some_and(|value| value.get::<bool>() == Ok(false));
-    if has("ssm.state_size") || has("wkv.head_size") || has("shortconv.l_cache") {
-        return Some("is recurrent");
-    }
-    (is_false("attention.causal") || arch.starts_with("t5")).then_some("is not a decoder")
 }
 
 /// Cells of the cache for a sliding window: the window plus a batch, rounded up to a multiple of 256 (`llama-kv-cache-iswa.cpp`).
@@ -357,10 +429,35 @@ fn weights(model: &Model, first_gpu: u64, n_layers: u64) -> Result<(Memory, Memo
     Ok((cpu, gpu))
 }
 
+/// An encoder of images or sound: the prefixes of its keys and blocks, and the number of positions that it computes at once.
+#[derive(Debug)]
+struct Tower {
+    keys: &'static str,
+    blocks: &'static str,
+    position_embd: &'static str,
+}
+
+const VISION: Tower = Tower { keys: "clip.vision", blocks: "v.blk.", position_embd: "v.position_embd.weight" };
+const AUDIO: Tower = Tower { keys: "clip.audio", blocks: "a.blk.", position_embd: "a.position_embd.weight" };
+
+/// The encoder of a file for llama.cpp's multimodal library; if it has two, that of images.
+fn tower(gguf: &Gguf<'_>, arch: &str) -> Option<Tower> {
+    let is_vision = gguf.get("clip.vision.block_count").is_some();
+    (arch == "clip").then_some(if is_vision { VISION } else { AUDIO })
+}
+
+/// The number of positions of a tower: the patches of an image of the size that the file states, or the rows of the position embeddings.
+fn positions(keys: &Keys<'_>, rows: Option<u64>) -> Result<u64, EditError> {
+    let side = |key: &str| keys.optional(key, MOST_LAYERS * MOST_LAYERS);
+    let (image, patch) = (side("image_size")?, side("patch_size")?);
+    let patches = image.zip(patch).and_then(|(image, patch)| image.checked_div(patch)).and_then(|n| n.checked_mul(n));
+    patches.or(rows).filter(|n| *n > 0).ok_or_else(|| keys.missing("image_size"))
+}
+
 /// Reads the properties that determine the graph.
-fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
+fn read(model: &Model, arch: &str, tower: Option<&Tower>) -> Result<Hparams, EditError> {
     let gguf = model.gguf();
-    let keys = Keys { gguf, arch };
+    let keys = Keys { gguf, arch: tower.map_or(arch, |tower| tower.keys) };
     let shapes: std::collections::HashMap<String, Vec<u64>> =
         model.tensors().map(|t| (t.name().to_string(), t.shape().collect())).collect();
     let n_layers = keys.number("block_count", MOST_LAYERS)?;
@@ -369,33 +466,59 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
     let n_vocab = rows("output.weight")
         .or_else(|| rows("token_embd.weight"))
         .or_else(|| gguf.get("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()).map(|tokens| tokens.len()));
+    let n_vocab = n_vocab.or(tower.map(|_| 0));
     let n_vocab = n_vocab
         .filter(|n| *n <= MOST)
         .ok_or_else(|| EditError::MissingKey { key: "tokenizer.ggml.tokens".to_owned() })?;
+    let n_ctx_train = match tower {
+        Some(tower) => Some(positions(&keys, rows(tower.position_embd))?),
+        None => keys.optional("context_length", MOST_CTX)?,
+    };
+    let has_decoder = shapes.contains_key("dec.blk.0.attn_q.weight");
+    let blocks = match tower {
+        Some(tower) => tower.blocks,
+        None if has_decoder => "dec.blk.",
+        None if shapes.contains_key("enc.blk.0.attn_q.weight") => "enc.blk.",
+        None => "blk.",
+    };
+    let mut kind = Kind::of(arch);
+    if tower.is_some() {
+        kind = Kind { has_cache: false, reads_cache: false, has_logits: false, has_distance_bias: false };
+    }
     let window = keys.optional("attention.sliding_window", MOST_CTX)?.filter(|n| *n > 0);
     let pattern = pattern(arch, &keys)?;
     let mut hparams = Hparams {
         n_embd,
         n_vocab,
-        n_ctx_train: keys.optional("context_length", MOST_CTX)?,
+        n_ctx_train,
         window: window.filter(|_| pattern.is_some()),
         has_positions: shapes.contains_key("position_embd.weight"),
         has_output_bias: shapes.contains_key("output.bias"),
         has_output_norm_bias: shapes.contains_key("output_norm.bias"),
         has_attention_softcap: keys.get("attn_logit_softcapping").is_some(),
+        has_token_types: shapes.contains_key("token_types.weight"),
+        has_token_norm: shapes.contains_key("token_embd_norm.weight"),
+        has_output_norm: shapes.contains_key("output_norm.weight")
+            || shapes.contains_key("dec.output_norm.weight")
+            || shapes.contains_key("enc.output_norm.weight"),
+        kind,
         layers: Vec::new(),
     };
-    for il in 0..n_layers {
-        let of_layer = |name: &str| shapes.get(&format!("blk.{il}.{name}"));
+    // Blocks that predict further tokens are loaded, but not computed.
+    let n_more = keys.optional("nextn_predict_layers", MOST_LAYERS)?.unwrap_or(0);
+    for il in 0..n_layers.saturating_sub(n_more) {
+        let of_layer = |name: &str| shapes.get(&format!("{blocks}{il}.{name}"));
         let has = |name: &str| of_layer(name).is_some();
-        let n_head = keys.per_layer("attention.head_count", il)?.ok_or_else(|| keys.missing("attention.head_count"))?;
+        let dim = |name: &str, i: usize| of_layer(name).and_then(|shape| shape.get(i)).copied();
+        let n_head = keys.per_layer("attention.head_count", il)?;
+        let recurrent = Recurrent::read(arch, &keys, n_embd, n_head.unwrap_or(0), &dim)?;
+        let n_head = n_head.or(recurrent.map(|_| 0)).ok_or_else(|| keys.missing("attention.head_count"))?;
         let n_head_kv = keys.per_layer("attention.head_count_kv", il)?.unwrap_or(n_head);
         let per_head = n_embd.checked_div(n_head).unwrap_or(0);
         let head_k = keys.optional("attention.key_length", MOST)?.unwrap_or(per_head);
         let head_v = keys.optional("attention.value_length", MOST)?.unwrap_or(per_head);
         // In latent attention, the values are part of the keys.
         let is_latent = keys.optional("attention.key_length_mla", MOST)?.is_some_and(|n| n > 0);
-        let dim = |name: &str, i: usize| of_layer(name).and_then(|shape| shape.get(i)).copied();
         let experts = match dim("ffn_up_exps.weight", 1) {
             Some(n_ff) => Some(Experts {
                 n: dim("ffn_up_exps.weight", 2).unwrap_or(1),
@@ -413,23 +536,29 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
             head_v,
             is_latent,
             is_windowed: is_windowed && hparams.window.is_some(),
-            has_attn_norm: has("attn_norm.weight"),
-            has_attn_norm_bias: has("attn_norm.bias"),
+            has_attn_norm: has("attn_norm.weight") || has("ln1.weight"),
+            has_attn_norm_bias: has("attn_norm.bias") || has("ln1.bias"),
             has_second_norm: has("attn_norm_2.weight"),
             has_fused_qkv: has("attn_qkv.weight"),
             has_qkv_bias: has("attn_qkv.bias") || has("attn_q.bias"),
             has_q_norm: has("attn_q_norm.weight"),
             has_k_norm: has("attn_k_norm.weight"),
-            has_attn_output_bias: has("attn_output.bias"),
+            has_attn_output_bias: has("attn_output.bias") || has("attn_out.bias"),
             has_attn_post_norm: has("post_attention_norm.weight"),
-            has_ffn_norm: has("ffn_norm.weight"),
-            has_ffn_norm_bias: has("ffn_norm.bias"),
+            has_sum_norm: has("attn_output_norm.weight"),
+            has_output_norm: has("layer_output_norm.weight"),
+            has_ffn_norm: has("ffn_norm.weight") || has("ln2.weight"),
+            has_ffn_norm_bias: has("ffn_norm.bias") || has("ln2.bias"),
             has_ffn_post_norm: has("post_ffw_norm.weight"),
             has_gate: has("ffn_gate.weight"),
             has_ffn_bias: has("ffn_up.bias"),
             n_up: dim("ffn_up.weight", 1).unwrap_or(0),
             n_ff: dim("ffn_down.weight", 0).unwrap_or(0),
             experts,
+            // In a hybrid model, a block has one of the two; in Falcon-H1, each has both.
+            has_attention: n_head_kv > 0 && (recurrent.is_none() || arch == "falcon-h1"),
+            recurrent,
+            has_cross_attention: has("cross_attn_q.weight"),
         });
     }
     Ok(hparams)
@@ -455,7 +584,7 @@ impl Pattern {
 
 /// The defaults of the architectures with two caches, unless a key overrides them (`llama.cpp/src/models`).
 const PATTERNS: &[(&str, u64)] =
-    &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4)];
+    &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4), ("modern-bert", 3)];
 
 fn pattern(arch: &str, keys: &Keys<'_>) -> Result<Option<Pattern>, EditError> {
     let Some((_, every)) = PATTERNS.iter().find(|(name, _)| *name == arch) else { return Ok(None) };

@@ -59,8 +59,8 @@ impl Page {
         (setup.type_k, setup.type_v, setup.flash, setup.n_gpu_layers) = (type_k, type_v, flash, n_gpu_layers);
         let memory = |m: &Memory| {
             json!({
-                "weights": number(m.weights), "kv_cache": number(m.cache), "compute": number(m.compute),
-                "output": number(m.output), "total": number(m.total()),
+                "weights": number(m.weights), "kv_cache": number(m.cache), "states": number(m.state),
+                "compute": number(m.compute), "output": number(m.output), "total": number(m.total()),
             })
         };
         let model = match model {

@@ -20,6 +20,7 @@ const TYPES: [number, string][] = [
 const PARTS: [keyof Memory, string][] = [
   ["weights", "Weights"],
   ["kv_cache", "KV cache"],
+  ["states", "States of recurrent layers"],
   ["compute", "Compute buffer"],
   ["output", "Output"],
   ["total", "Total"],

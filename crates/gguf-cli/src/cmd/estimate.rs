@@ -18,11 +18,12 @@ use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 /// Number of indented JSON levels.
 const LEVELS: usize = 2;
 
-/// Estimate the memory that llama.cpp needs for a model: weights, KV cache, compute buffers and output.
+/// Estimate the memory that llama.cpp needs for a model: weights, caches, compute buffers and output.
 ///
-/// Weights and caches are sums of tensor sizes. The compute buffer is computed as in llama.cpp, by allocating the graph
-/// of one batch; if the graph of an architecture is not known, that of llama is used, and the output says so. With
-/// --memory, the exit code is 1 if the model does not fit. Recurrent models and encoders are not supported.
+/// Weights, KV caches and states of recurrent layers are sums of tensor sizes. The compute buffer is computed as in
+/// llama.cpp, by allocating the graph of one batch; if the graph of an architecture is not known, that of llama or BERT is
+/// used, and the output says so. With --memory, the exit code is 1 if the model does not fit. An mmproj file is estimated
+/// for one image of the size that it states.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -155,13 +156,21 @@ impl Args {
             Some(n) if n != estimate.n_ctx => format!(" (trained on {})", grouped(n)),
             _ => String::new(),
         };
-        let text = format!("{} tokens{trained}, {} at a time", grouped(estimate.n_ctx), grouped(setup.n_ubatch));
-        ui.field("  Context  ", Style::Cyan, &text)?;
-        let cache = match setup.type_k == setup.type_v {
-            true => setup.type_k.to_string(),
-            false => format!("keys {}, values {}", setup.type_k, setup.type_v),
-        };
-        ui.field("  KV cache ", Style::Cyan, &cache)?;
+        let is_tower = estimate.architecture == "clip";
+        if is_tower {
+            ui.field("  Positions", Style::Cyan, &format!(" {}", grouped(estimate.n_ctx)))?;
+        } else {
+            let text = format!("{} tokens{trained}, {} at a time", grouped(estimate.n_ctx), grouped(setup.n_ubatch));
+            ui.field("  Context  ", Style::Cyan, &text)?;
+        }
+        let has_cache = estimate.cpu.cache > 0 || estimate.gpu.cache > 0;
+        if has_cache {
+            let cache = match setup.type_k == setup.type_v {
+                true => setup.type_k.to_string(),
+                false => format!("keys {}, values {}", setup.type_k, setup.type_v),
+            };
+            ui.field("  KV cache ", Style::Cyan, &cache)?;
+        }
         let layers = format!("{} of {} on the GPU", estimate.n_gpu_layers, estimate.n_layers + 1);
         ui.field("  Layers   ", Style::Cyan, &layers)?;
         writeln!(ui.out)?;
@@ -172,14 +181,20 @@ impl Args {
         }
         let mut table = Table::new(columns);
         type Part = fn(&Memory) -> u64;
-        let parts: [(&str, Part); 5] = [
+        let parts: [(&str, Part); 6] = [
             ("weights", |m| m.weights),
             ("KV cache", |m| m.cache),
+            ("states", |m| m.state),
             ("compute", |m| m.compute),
             ("output", |m| m.output),
             ("total", Memory::total),
         ];
         for (name, part) in parts {
+            let is_absent =
+                ["KV cache", "states"].contains(&name) && part(&estimate.cpu) == 0 && part(&estimate.gpu) == 0;
+            if is_absent {
+                continue;
+            }
             let mut row = vec![name.to_owned(), size(part(&estimate.cpu))];
             if on_gpu {
                 row.push(size(part(&estimate.gpu)));
@@ -205,7 +220,7 @@ impl Args {
     }
 
     fn as_json(&self, estimate: &Estimate, setup: &Setup, fits: Option<bool>) -> Value {
-        let memory = |m: &Memory| json!({ "weights": m.weights, "kv_cache": m.cache, "compute": m.compute, "output": m.output, "total": m.total() });
+        let memory = |m: &Memory| json!({ "weights": m.weights, "kv_cache": m.cache, "states": m.state, "compute": m.compute, "output": m.output, "total": m.total() });
         json!({
             "path": json::path(&self.model),
             "architecture": estimate.architecture,

@@ -4,10 +4,11 @@ mod chat;
 mod check;
 mod conformance;
 mod convert;
+mod estimate;
 mod fuzz;
 mod image;
 mod imatrix;
 mod quantize;
 mod variants;
 
-gguf_test::main!(chat, check, conformance, convert, fuzz, image, imatrix, quantize, variants);
+gguf_test::main!(chat, check, conformance, convert, estimate, fuzz, image, imatrix, quantize, variants);

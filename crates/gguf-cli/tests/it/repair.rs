@@ -233,11 +233,6 @@ fn estimate_refuses_what_it_does_not_know() {
     );
     bad(|head| head.set("llama.block_count", 0u32), 1, "llama.block_count is 0");
     bad(|head| head.set("llama.attention.head_count", -1i32), 1, "llama.attention.head_count is -1");
-    bad(
-        |head| head.set("llama.ssm.state_size", 16u32),
-        2,
-        "llama is recurrent; estimates of such models are not supported",
-    );
     bad(|head| _ = head.remove("general.architecture"), 1, "the key general.architecture is missing");
 }
 

@@ -36,6 +36,8 @@ const PLAIN: Family = Family {
 };
 
 const LAYER_NORM: Family = Family { layer_norm: true, ..PLAIN };
+const NO_ROPE: Family = Family { rope: false, ..PLAIN };
+const BERT: Family = Family { rope: false, ..LAYER_NORM };
 const GEMMA: Family = Family { scale_embeddings: true, scale_queries: true, ..PLAIN };
 
 /// Architectures with this graph.
@@ -61,6 +63,39 @@ const FAMILIES: &[(&str, Family)] = &[
     ("stablelm", LAYER_NORM),
     ("gpt2", Family { rope: false, ..LAYER_NORM }),
     ("starcoder", Family { rope: false, ..LAYER_NORM }),
+    ("bert", BERT),
+    ("jina-bert-v2", BERT),
+    ("clip", BERT),
+    ("nomic-bert", LAYER_NORM),
+    ("modern-bert", LAYER_NORM),
+    ("neo-bert", PLAIN),
+    ("eurobert", PLAIN),
+    ("llama-embed", PLAIN),
+    ("gemma-embedding", GEMMA),
+    ("dream", PLAIN),
+    ("llada", PLAIN),
+    ("llada-moe", PLAIN),
+    ("rnd1", PLAIN),
+    ("t5", NO_ROPE),
+    ("t5encoder", NO_ROPE),
+    ("mamba", PLAIN),
+    ("mamba2", PLAIN),
+    ("jamba", NO_ROPE),
+    ("falcon-h1", PLAIN),
+    ("granitehybrid", Family { scale_embeddings: true, scale_logits: true, ..NO_ROPE }),
+    ("nemotron_h", NO_ROPE),
+    ("lfm2", PLAIN),
+    ("lfm2moe", PLAIN),
+    ("plamo2", PLAIN),
+    ("qwen3next", PLAIN),
+    ("qwen35", PLAIN),
+    ("qwen35moe", PLAIN),
+    ("kimi-linear", NO_ROPE),
+    ("minimax-01", PLAIN),
+    ("rwkv6", LAYER_NORM),
+    ("rwkv7", LAYER_NORM),
+    ("rwkv6qwen2", PLAIN),
+    ("arwkv7", PLAIN),
 ];
 
 /// The family of an architecture, and whether it is known; others are treated like llama.
@@ -76,6 +111,8 @@ pub(super) fn family(arch: &str) -> (Family, bool) {
 pub(super) struct Batch {
     /// Tokens to compute at once.
     pub(super) n_tokens: u64,
+    /// Number of sequences.
+    pub(super) n_seq: u64,
     /// Tokens with requested logits.
     pub(super) n_outputs: u64,
     pub(super) flash: bool,
@@ -87,20 +124,22 @@ pub(super) struct Batch {
 /// The inputs of attention over one cache.
 #[derive(Debug, Clone, Copy)]
 struct Attention {
-    k_idxs: Id,
-    v_idxs: Id,
+    /// The cells of the batch's keys and values, if they are cached.
+    idxs: Option<(Id, Id)>,
     mask: Id,
+    /// What is added to the scores.
+    bias: Option<Id>,
     n_cells: u64,
     /// The rotation matrices of keys and values.
     k_rot: Option<Id>,
     v_rot: Option<Id>,
 }
 
-struct Builder<'a> {
-    graph: Graph,
+pub(super) struct Builder<'a> {
+    pub(super) graph: Graph,
     family: Family,
-    hparams: &'a Hparams,
-    batch: Batch,
+    pub(super) hparams: &'a Hparams,
+    pub(super) batch: Batch,
 }
 
 /// The graph of a model.
@@ -124,10 +163,17 @@ impl Builder<'_> {
             cur = self.graph.in_place(&[cur]);
         }
         let positions = self.graph.input(Ty::I32, [n_tokens, 1, 1, 1]);
+        if self.hparams.has_token_types {
+            let types = self.graph.external();
+            cur = self.graph.in_place(&[cur, types]);
+        }
         if self.hparams.has_positions {
             let table = self.graph.external();
             let of_positions = self.graph.op(Ty::F32, [n_embd, n_tokens, 1, 1], &[table, positions]);
             cur = self.graph.in_place(&[cur, of_positions]);
+        }
+        if self.hparams.has_token_norm {
+            cur = self.norm(cur, true);
         }
         let full = self.attention_inputs(cells.full);
         let windowed = cells.windowed.map(|n| self.attention_inputs(n));
@@ -138,7 +184,13 @@ impl Builder<'_> {
             let outputs = (il + 1 == n_layers).then_some(outputs);
             cur = self.layer(layer, cur, positions, inputs, outputs);
         }
-        cur = self.norm(cur, self.hparams.has_output_norm_bias);
+        if self.hparams.has_output_norm {
+            cur = self.norm(cur, self.hparams.has_output_norm_bias);
+        }
+        if !self.hparams.kind.has_logits {
+            self.graph.expand(cur);
+            return;
+        }
         let weight = self.graph.external();
         let n_outputs = self.graph.ne(cur)[1];
         cur = self.graph.op(Ty::F32, [self.hparams.n_vocab, n_outputs, 1, 1], &[weight, cur]);
@@ -150,23 +202,34 @@ impl Builder<'_> {
 
     fn attention_inputs(&mut self, n_cells: u64) -> Attention {
         let n = self.batch.n_tokens;
+        let kind = self.hparams.kind;
+        let n_cells = if kind.reads_cache { n_cells } else { n };
         let n_v = if self.batch.flash { n } else { n.saturating_mul(self.hparams.most_v_row()) };
         let mask = if self.batch.flash { Ty::F16 } else { Ty::F32 };
         let (k_rot, v_rot) = self.hparams.rotations();
         let k_rot = k_rot.filter(|_| self.batch.rotates_k).map(|n| self.graph.input(Ty::F32, [n, n, 1, 1]));
         let v_rot = v_rot.filter(|_| self.batch.rotates_v).map(|n| self.graph.input(Ty::F32, [n, n, 1, 1]));
-        Attention {
-            k_idxs: self.graph.input(Ty::I64, [n, 1, 1, 1]),
-            v_idxs: self.graph.input(Ty::I64, [n_v, 1, 1, 1]),
-            mask: self.graph.input(mask, [n_cells, n, 1, 1]),
-            n_cells,
-            k_rot,
-            v_rot,
-        }
+        let idxs = kind
+            .reads_cache
+            .then(|| (self.graph.input(Ty::I64, [n, 1, 1, 1]), self.graph.input(Ty::I64, [n_v, 1, 1, 1])));
+        let mask = self.graph.input(mask, [n_cells, n, 1, 1]);
+        let bias = kind.has_distance_bias.then(|| self.distance_bias(n_cells));
+        Attention { idxs, mask, bias, n_cells, k_rot, v_rot }
+    }
+
+    /// The bias of T5: a number for the distance of each token from each cell, for each head.
+    fn distance_bias(&mut self, n_cells: u64) -> Id {
+        let n = self.batch.n_tokens;
+        let n_head = self.hparams.layers.first().map_or(0, |layer| layer.n_head);
+        let buckets = self.graph.input(Ty::I32, [n_cells, n, 1, 1]);
+        let table = self.graph.external();
+        let flat = self.graph.view(buckets, [n_cells.saturating_mul(n), 1, 1, 1]);
+        let rows = self.graph.op(Ty::F32, [n_head, n_cells.saturating_mul(n), 1, 1], &[table, flat]);
+        self.graph.op(Ty::F32, [n_cells, n, n_head, 1], &[rows])
     }
 
     /// A norm with its weight, and its bias, if any.
-    fn norm(&mut self, cur: Id, has_bias: bool) -> Id {
+    pub(super) fn norm(&mut self, cur: Id, has_bias: bool) -> Id {
         let normed = match self.family.layer_norm {
             true => {
                 let ne = self.graph.ne(cur);
@@ -179,7 +242,7 @@ impl Builder<'_> {
         self.bias(cur, has_bias)
     }
 
-    fn bias(&mut self, cur: Id, has_bias: bool) -> Id {
+    pub(super) fn bias(&mut self, cur: Id, has_bias: bool) -> Id {
         if !has_bias {
             return cur;
         }
@@ -188,7 +251,7 @@ impl Builder<'_> {
     }
 
     /// A product with a matrix of this many rows.
-    fn matrix(&mut self, cur: Id, n_rows: u64, has_bias: bool) -> Id {
+    pub(super) fn matrix(&mut self, cur: Id, n_rows: u64, has_bias: bool) -> Id {
         let ne = self.graph.ne(cur);
         let weight = self.graph.external();
         let cur = self.graph.op(Ty::F32, [n_rows, ne[1], ne[2], ne[3]], &[weight, cur]);
@@ -213,8 +276,21 @@ impl Builder<'_> {
     fn layer(&mut self, layer: &Layer, input: Id, positions: Id, inputs: Attention, outputs: Option<Id>) -> Id {
         let mut residual = input;
         let mut normed = if layer.has_attn_norm { self.norm(input, layer.has_attn_norm_bias) } else { input };
-        let attended = if layer.has_second_norm { self.norm(input, layer.has_attn_norm_bias) } else { normed };
-        let mut cur = self.attention(layer, attended, positions, inputs);
+        let attended = match layer.has_second_norm && layer.recurrent.is_none() {
+            true => self.norm(input, layer.has_attn_norm_bias),
+            false => normed,
+        };
+        let mut cur = attended;
+        if layer.has_attention {
+            cur = self.attention(layer, attended, positions, inputs);
+        }
+        if let Some(recurrent) = &layer.recurrent {
+            let mixed = self.recurrent(recurrent, input, attended);
+            cur = if layer.has_attention { self.graph.in_place(&[cur, mixed]) } else { mixed };
+            if recurrent.has_feed_forward() {
+                return outputs.map_or(cur, |ids| self.rows(cur, ids));
+            }
+        }
         if let Some(ids) = outputs {
             cur = self.rows(cur, ids);
             residual = self.rows(residual, ids);
@@ -232,19 +308,30 @@ impl Builder<'_> {
             let cur = self.graph.in_place(&both);
             return self.graph.in_place(&[cur, residual]);
         }
-        let residual = self.graph.in_place(&[cur, residual]);
-        let mut cur = if layer.has_ffn_norm { self.norm(residual, layer.has_ffn_norm_bias) } else { residual };
+        if !layer.has_feed_forward() {
+            return self.graph.in_place(&[cur, residual]);
+        }
+        let is_bare = !layer.has_attention && layer.recurrent.is_none();
+        let mut residual = if is_bare { residual } else { self.graph.in_place(&[cur, residual]) };
+        if layer.has_sum_norm {
+            residual = self.norm(residual, true);
+        }
+        if layer.has_cross_attention {
+            residual = self.cross_attention(layer, residual, inputs);
+        }
+        let mut cur = if is_bare { cur } else { residual };
+        cur = if layer.has_ffn_norm { self.norm(residual, layer.has_ffn_norm_bias) } else { cur };
         cur = if layer.experts.is_some() { self.experts(layer, cur) } else { self.feed_forward(layer, cur) };
         if layer.has_ffn_post_norm {
             cur = self.norm(cur, false);
         }
-        self.graph.in_place(&[cur, residual])
+        let cur = self.graph.in_place(&[cur, residual]);
+        if layer.has_output_norm { self.norm(cur, true) } else { cur }
     }
 
     fn attention(&mut self, layer: &Layer, cur: Id, positions: Id, inputs: Attention) -> Id {
         let n = self.graph.ne(cur)[1];
         let (head_k, head_v) = (layer.head_k, layer.head_v);
-        let (row_k, row_v) = (head_k.saturating_mul(layer.n_head_kv), head_v.saturating_mul(layer.n_head_kv));
         let shapes = [[head_k, layer.n_head, n, 1], [head_k, layer.n_head_kv, n, 1], [head_v, layer.n_head_kv, n, 1]];
         let [mut q, mut k, mut v] = if layer.has_fused_qkv {
             let rows = shapes.iter().map(|shape| shape[0].saturating_mul(shape[1])).fold(0, u64::saturating_add);
@@ -277,9 +364,24 @@ impl Builder<'_> {
         for id in [q, v, k] {
             self.graph.expand(id);
         }
+        if let Some(idxs) = inputs.idxs {
+            self.cached(layer, k, v, idxs);
+            (k, v) = (self.graph.external(), self.graph.external());
+        }
+        let cur = self.scores(layer, (q, k, v), inputs);
+        self.graph.expand(cur);
+        let cur = self.rotated(cur, inputs.v_rot);
+        self.matrix(cur, self.hparams.n_embd, layer.has_attn_output_bias)
+    }
+
+    /// Writes keys and values of a batch into the cache.
+    fn cached(&mut self, layer: &Layer, k: Id, v: Id, (k_idxs, v_idxs): (Id, Id)) {
+        let n = self.batch.n_tokens;
+        let (row_k, row_v) =
+            (layer.head_k.saturating_mul(layer.n_head_kv), layer.head_v.saturating_mul(layer.n_head_kv));
         let (cache_k, cache_v) = (self.graph.external(), self.graph.external());
         let flat = self.graph.view(k, [row_k, n, 1, 1]);
-        let stored = self.graph.write_into(cache_k, &[flat, inputs.k_idxs, cache_k]);
+        let stored = self.graph.write_into(cache_k, &[flat, k_idxs, cache_k]);
         self.graph.expand(stored);
         // Queries, keys and values of a fused projection are not contiguous.
         let mut flat = match layer.has_fused_qkv && !self.batch.flash {
@@ -289,28 +391,60 @@ impl Builder<'_> {
         if !self.batch.flash {
             flat = self.graph.view(flat, [1, row_v.saturating_mul(n), 1, 1]);
         }
-        let stored = self.graph.write_into(cache_v, &[flat, inputs.v_idxs, cache_v]);
+        let stored = self.graph.write_into(cache_v, &[flat, v_idxs, cache_v]);
         self.graph.expand(stored);
-        let q = self.graph.view(q, shapes[0]);
-        let q = self.graph.permuted(q);
-        let (k, v) = (self.graph.external(), self.graph.external());
+    }
+
+    /// The sums of values, weighted by the scores of queries and keys.
+    fn scores(&mut self, layer: &Layer, (q, mut k, mut v): (Id, Id, Id), inputs: Attention) -> Id {
+        let n = self.batch.n_tokens;
+        let (head_k, head_v) = (layer.head_k, layer.head_v);
         let width = head_v.saturating_mul(layer.n_head);
-        let cur = if self.batch.flash {
-            let cur = self.graph.op(Ty::F32, [head_v, layer.n_head, n, 1], &[q, k, v, inputs.mask]);
-            self.graph.view(cur, [width, n, 1, 1])
-        } else {
-            let mut kq = self.graph.op(Ty::F32, [inputs.n_cells, n, layer.n_head, 1], &[k, q]);
-            if self.hparams.has_attention_softcap {
-                kq = self.graph.in_place(&[kq]);
+        let q = self.graph.view(q, [head_k, layer.n_head, n, 1]);
+        let q = self.graph.permuted(q);
+        let is_cached = inputs.idxs.is_some();
+        if self.batch.flash && inputs.bias.is_none() {
+            // Those of the batch itself are 32-bit floats, which flash attention does not read.
+            if !is_cached {
+                k = self.graph.op(Ty::F16, [head_k, inputs.n_cells, layer.n_head_kv, 1], &[k]);
+                v = self.graph.op(Ty::F16, [head_v, inputs.n_cells, layer.n_head_kv, 1], &[v]);
             }
-            let kq = self.graph.in_place(&[kq, inputs.mask]);
-            let kqv = self.graph.op(Ty::F32, [head_v, n, layer.n_head, 1], &[v, kq]);
-            let kqv = self.graph.permuted(kqv);
-            self.graph.op(Ty::F32, [width, n, 1, 1], &[kqv])
-        };
+            let cur = self.graph.op(Ty::F32, [head_v, layer.n_head, n, 1], &[q, k, v, inputs.mask]);
+            return self.graph.view(cur, [width, n, 1, 1]);
+        }
+        let mut kq = self.graph.op(Ty::F32, [inputs.n_cells, n, layer.n_head, 1], &[k, q]);
+        if self.hparams.has_attention_softcap {
+            kq = self.graph.in_place(&[kq]);
+        }
+        if let Some(bias) = inputs.bias {
+            kq = self.graph.in_place(&[kq, bias]);
+        }
+        let kq = self.graph.in_place(&[kq, inputs.mask]);
+        if !is_cached || self.batch.flash {
+            v = self.graph.op(Ty::F32, [inputs.n_cells, head_v, layer.n_head_kv, 1], &[v]);
+        }
+        let kqv = self.graph.op(Ty::F32, [head_v, n, layer.n_head, 1], &[v, kq]);
+        let kqv = self.graph.permuted(kqv);
+        self.graph.op(Ty::F32, [width, n, 1, 1], &[kqv])
+    }
+
+    /// Attention to the output of an encoder, which is as long as the batch, and the sum with its input.
+    fn cross_attention(&mut self, layer: &Layer, residual: Id, inputs: Attention) -> Id {
+        let n = self.batch.n_tokens;
+        let cur = self.norm(residual, false);
+        let (row_k, row_v) = (layer.head_k.saturating_mul(layer.n_head), layer.head_v.saturating_mul(layer.n_head));
+        let encoded = self.graph.input(Ty::F32, [self.hparams.n_embd, n, 1, 1]);
+        let q = self.matrix(cur, row_k, false);
+        let k = self.matrix(encoded, row_k, false);
+        let v = self.matrix(encoded, row_v, false);
+        for id in [q, k, v] {
+            self.graph.expand(id);
+        }
+        let cross = Attention { idxs: None, bias: None, n_cells: n, ..inputs };
+        let cur = self.scores(layer, (q, k, v), cross);
         self.graph.expand(cur);
-        let cur = self.rotated(cur, inputs.v_rot);
-        self.matrix(cur, self.hparams.n_embd, layer.has_attn_output_bias)
+        let cur = self.matrix(cur, self.hparams.n_embd, false);
+        self.graph.in_place(&[cur, residual])
     }
 
     fn feed_forward(&mut self, layer: &Layer, cur: Id) -> Id {
