@@ -55,6 +55,24 @@ impl Move {
         self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul)
     }
 
+    /// The same elements in the order of the source, in the same range of the output; `None` if they do not fill a range.
+    pub(crate) fn in_source_order(&self) -> Option<Move> {
+        let steps = self.axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(axis.to));
+        let n_elements = self.n_elements();
+        if steps.fold(1u64, u64::saturating_add) != n_elements {
+            return None;
+        }
+        let mut axes = self.axes.clone();
+        let mut outer_first: Vec<&mut Axis> = axes.iter_mut().filter(|axis| axis.count > 1).collect();
+        outer_first.sort_by_key(|axis| std::cmp::Reverse(axis.from));
+        let mut left = n_elements;
+        for axis in outer_first {
+            left = left.checked_div(axis.count)?;
+            axis.to = left;
+        }
+        Some(Move { axes, ..self.clone() })
+    }
+
     /// The inverse move, with source and destination swapped.
     pub fn inverse(&self, input: usize) -> Move {
         let axes = self.axes.iter().map(|axis| Axis { count: axis.count, from: axis.to, to: axis.from });

@@ -43,6 +43,10 @@ pub struct Compared {
     pub n_different: u64,
     /// The offset of the first difference, in bytes from the start of the tensor's data.
     pub first: Option<u64>,
+    /// The offset of the last block that differs.
+    pub last: Option<u64>,
+    /// Number of the blocks that differ whose values are all zero in the file.
+    pub n_zero: u64,
     /// Whether all blocks were compared. A comparison ends once most blocks differ.
     pub is_whole: bool,
 }
@@ -66,7 +70,9 @@ impl Compared {
     fn add(&mut self, more: Compared) {
         self.n_blocks = self.n_blocks.saturating_add(more.n_blocks);
         self.n_different = self.n_different.saturating_add(more.n_different);
+        self.n_zero = self.n_zero.saturating_add(more.n_zero);
         self.first = [self.first, more.first].into_iter().flatten().min();
+        self.last = self.last.max(more.last);
     }
 }
 
@@ -80,6 +86,10 @@ pub struct Explained {
     pub n_outside: u64,
     /// The offset of the first of them, in bytes from the start of the tensor's data.
     pub first: Option<u64>,
+    /// The offset of the last of them.
+    pub last: Option<u64>,
+    /// Number of them whose values are all zero in the file.
+    pub n_zero: u64,
     /// The largest [error of a block](bound::Bound::error), as a part of its bound.
     pub largest: f32,
 }
@@ -88,12 +98,15 @@ impl Explained {
     fn add(&mut self, more: Explained) {
         self.n_blocks = self.n_blocks.saturating_add(more.n_blocks);
         self.n_outside = self.n_outside.saturating_add(more.n_outside);
+        self.n_zero = self.n_zero.saturating_add(more.n_zero);
         self.first = [self.first, more.first].into_iter().flatten().min();
+        self.last = self.last.max(more.last);
         self.largest = self.largest.max(more.largest);
     }
 }
 
-/// Compares the bytes of tensors of a file with those that a draft makes in the types of the file. The shapes of a pair must be equal.
+/// Compares the bytes of tensors of a file with those that a draft makes in the types of the file. The shapes of a pair must be equal. The
+/// comparison of a tensor ends once most blocks differ.
 ///
 /// # Errors
 /// As for a run, and errors of the file.
@@ -104,24 +117,73 @@ pub fn compare(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Compared>, Error> {
+    compare_until(draft, pairs, Compared::differs, file, options, progress)
+}
+
+/// As [`compare`], to the end of each tensor.
+///
+/// # Errors
+/// As for a run, and errors of the file.
+pub fn compare_all(
+    draft: &Draft,
+    pairs: &[Pair],
+    file: &GgufSource,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Compared>, Error> {
+    compare_until(draft, pairs, |_| false, file, options, progress)
+}
+
+fn compare_until(
+    draft: &Draft,
+    pairs: &[Pair],
+    ends: impl Fn(&Compared) -> bool + Sync,
+    file: &GgufSource,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Compared>, Error> {
     let ty = |pair: &Pair| file.tensor(pair.stored).map(|tensor| tensor.ty());
     let work = |work: &Work<'_>, piece: &Piece<'_>, bytes: &[u8], buffers: &mut Buffers| {
         let at = work.read(piece, buffers)?;
-        if buffers.raw == bytes {
-            return Ok(Compared { n_blocks: blocks(piece.tensor.ty, bytes).0, ..Compared::default() });
-        }
         let (n_blocks, block) = blocks(piece.tensor.ty, bytes);
-        let pairs = || bytes.chunks(block).zip(buffers.raw.chunks(block));
-        let n_different = pairs().filter(|(a, b)| a != b).count() as u64;
-        let first =
-            bytes.iter().zip(&buffers.raw).position(|(a, b)| a != b).map(|first| at.saturating_add(first as u64));
-        Ok(Compared { n_blocks, n_different, first, is_whole: false })
+        let mut found = Compared { n_blocks, ..Compared::default() };
+        if buffers.raw == bytes {
+            return Ok(found);
+        }
+        let Buffers { raw, values, .. } = buffers;
+        let len = decode_all(piece, raw, values)?;
+        let first = bytes.iter().zip(&*raw).position(|(a, b)| a != b);
+        found.first = first.map(|first| at.saturating_add(first as u64));
+        for (number, (planned, stored)) in bytes.chunks(block).zip(raw.chunks(block)).enumerate() {
+            if planned != stored {
+                found.n_different += 1;
+                found.n_zero += u64::from(is_zero(values, number, len));
+                found.last = Some(at.saturating_add((number * block) as u64));
+            }
+        }
+        Ok(found)
     };
-    run(draft, pairs, ty, file, Comparison { work, add: Compared::add, ends: Compared::differs }, options, progress)
-        .map(|found| {
-            let whole = |(compared, is_whole): (Compared, bool)| Compared { is_whole, ..compared };
-            found.into_iter().map(whole).collect()
-        })
+    let found = run(draft, pairs, ty, file, Comparison { work, add: Compared::add, ends }, options, progress)?;
+    let whole = |(compared, is_whole): (Compared, bool)| Compared { is_whole, ..compared };
+    Ok(found.into_iter().map(whole).collect())
+}
+
+/// Decodes the bytes of a piece, if its type can be decoded; returns the number of values of a block.
+fn decode_all(piece: &Piece<'_>, raw: &[u8], values: &mut Vec<f32>) -> Result<usize, Error> {
+    let ty = piece.tensor.ty;
+    let Some(codec) = codec(ty) else {
+        values.clear();
+        return Ok(1);
+    };
+    resize_values(values, piece.n_elements, &piece.tensor.name)?;
+    let wrong = |source| Error::Codec { tensor: piece.tensor.shown(), row: 0, source };
+    codec.decode(raw, values).map_err(wrong)?;
+    Ok(ty.info().map_or(1, |info| info.block_len as usize))
+}
+
+/// Whether a block of decoded values has only zeros.
+fn is_zero(values: &[f32], block: usize, len: usize) -> bool {
+    values.get(block * len..(block + 1) * len).is_some_and(|values| values.iter().all(|value| *value == 0.0))
 }
 
 /// Compares the values of tensors of a file, of quantized types, with those that a draft makes, within the [bounds](bound) of the types. The
@@ -155,8 +217,11 @@ pub fn explain(
             let error = bound.error(planned, values, packed).map_err(wrong)?;
             found.largest = found.largest.max(error);
             if error > 1.0 {
+                let at = at.saturating_add((number * block) as u64);
                 found.n_outside += 1;
-                found.first.get_or_insert(at.saturating_add((number * block) as u64));
+                found.n_zero += u64::from(values.iter().all(|value| *value == 0.0));
+                found.first.get_or_insert(at);
+                found.last = Some(at);
             }
         }
         Ok(found)

@@ -11,7 +11,7 @@ use gguf_format::keys::{
 use gguf_format::{GgmlType, Gguf, Head, KvRef, Str, ValueRef};
 use gguf_hf::{Options, OutType};
 use gguf_io::Model;
-use gguf_pipeline::plan::{Draft, Input, Op, Plan, Rounding, Shape, TensorPlan};
+use gguf_pipeline::plan::{Draft, Elementwise, Input, Op, Plan, Rounding, Shape, TensorPlan};
 use gguf_pipeline::verify::{Compared, Explained, Pair, compare, explain};
 use gguf_pipeline::{GgufSource, Progress, RunOptions, Stage};
 use gguf_quantize::imatrix::ImatrixFile;
@@ -19,7 +19,11 @@ use gguf_quantize::mix::Target;
 use gguf_quantize::{QuantizeOptions, plan};
 use gguf_quants::codec::{Matrix, codec};
 
+use self::causes::Comparison;
 use crate::Error;
+
+mod causes;
+mod words;
 
 /// The comparison of a file with the plan of its conversion. Feature `quantize` with `hf`.
 #[derive(Debug)]
@@ -48,6 +52,30 @@ pub struct VerifiedTensor {
     pub ty: Option<GgmlType>,
     /// The result.
     pub state: State,
+    /// What explains the difference of a tensor that [differs](State::Different), if anything does.
+    pub cause: Option<Cause>,
+}
+
+/// What explains the difference of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It has the data of another planned tensor.
+    Other(String),
+    /// Its values are in the order of the checkpoint: the program that made the file did not rearrange the rows of queries and keys, or other
+    /// parts, as the architecture requires.
+    NotRearranged,
+    /// All differences are in these matrices of a stack, such as those of experts, counted from 0.
+    Matrices {
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+        /// Whether all values that differ are zero in the file.
+        are_zero: bool,
+    },
+    /// All values that differ are zero in the file.
+    Zeros,
 }
 
 /// Whether a tensor of a file has the planned data.
@@ -121,6 +149,19 @@ pub enum Program {
 }
 
 impl State {
+    /// The name of the state in reports: `identical`, `rounded`, `encoded`, `within`, `different`, `missing` or `extra`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Identical => "identical",
+            State::Rounded => "rounded",
+            State::Encoded(_) => "encoded",
+            State::Within(_) => "within",
+            State::Different(_) => "different",
+            State::Missing => "missing",
+            State::Extra => "extra",
+        }
+    }
+
     /// Whether the tensor is what the checkpoint makes of it: identical, identical after rounding, encoded from it, or within the errors
     /// that its type explains.
     pub fn is_good(&self) -> bool {
@@ -219,8 +260,10 @@ pub fn verify(
     let head = Gguf::parse(head.head().to_vec())?;
     let (keys, n_same_keys) = diff_keys(&head, file.model().gguf());
     let (mut tensors, pairs) = pair(planned, &file);
-    let drafts = Encodings::of(planned, matrix)?;
-    drafts.judge(&file, &pairs, &mut tensors, options, progress)?;
+    let draft = planned.to_draft();
+    let comparison = Comparison { draft: &draft, matrix, file: &file, options, progress };
+    comparison.judge(&draft, &pairs, &mut tensors)?;
+    comparison.find_causes(&pairs, &mut tensors)?;
     let made = Made {
         file_type: file.model().gguf().get_as::<u32>(GENERAL_FILE_TYPE).ok().map(FileType),
         program: program(&head, planned, &file),
@@ -237,7 +280,7 @@ fn pair(planned: &Plan, file: &GgufSource) -> (Vec<VerifiedTensor>, Vec<(usize, 
     for (i, tensor) in planned.tensors().iter().enumerate() {
         let found = by_name.remove(&*tensor.name).and_then(|stored| Some((stored, file.tensor(stored)?)));
         let Some((stored, found)) = found else {
-            tensors.push(VerifiedTensor { name: tensor.shown(), ty: None, state: State::Missing });
+            tensors.push(VerifiedTensor::new(tensor.shown(), None, State::Missing));
             continue;
         };
         let shape: Shape = found.shape().collect();
@@ -249,13 +292,13 @@ fn pair(planned: &Plan, file: &GgufSource) -> (Vec<VerifiedTensor>, Vec<(usize, 
             pairs.push((tensors.len(), Pair { planned: i, stored }));
             State::Identical
         };
-        tensors.push(VerifiedTensor { name: tensor.shown(), ty: Some(found.ty()), state });
+        tensors.push(VerifiedTensor::new(tensor.shown(), Some(found.ty()), state));
     }
     let mut extra: Vec<usize> = by_name.into_values().collect();
     extra.sort_unstable();
     for tensor in extra.into_iter().filter_map(|i| file.tensor(i)) {
         let name = gguf_format::check::shown(tensor.name());
-        tensors.push(VerifiedTensor { name, ty: Some(tensor.ty()), state: State::Extra });
+        tensors.push(VerifiedTensor::new(name, Some(tensor.ty()), State::Extra));
     }
     (tensors, pairs)
 }
@@ -278,8 +321,7 @@ struct Encodings {
 }
 
 impl Encodings {
-    fn of(planned: &Plan, matrix: Option<Arc<ImatrixFile>>) -> Result<Encodings, Error> {
-        let plain = planned.to_draft();
+    fn of(plain: Draft, matrix: Option<Arc<ImatrixFile>>) -> Result<Encodings, Error> {
         let weighted = match matrix {
             Some(matrix) => {
                 let options = QuantizeOptions::default();
@@ -353,11 +395,17 @@ impl Encodings {
         progress: &dyn Progress,
     ) -> Result<(), Error> {
         let is_quantized = |pair: &Pair| file.tensor(pair.stored).is_some_and(|tensor| tensor.ty().is_quantized());
+        let is_computed = |pair: &Pair| draft.tensors.get(pair.planned).is_some_and(|tensor| is_computed(&tensor.op));
         let mut unexplained = Vec::new();
         for (i, pair, closest) in left {
-            let altered = closest.filter(|closest| closest.is_altered() || !is_quantized(&pair));
-            match (tensors.get_mut(i), altered) {
-                (Some(tensor), Some(altered)) => tensor.state = State::Different(Difference::Bytes(altered)),
+            let is_altered = match is_quantized(&pair) {
+                true => closest.is_some_and(|closest| closest.is_altered()),
+                false => !is_computed(&pair),
+            };
+            match (tensors.get_mut(i), closest) {
+                (Some(tensor), Some(closest)) if is_altered => {
+                    tensor.state = State::Different(Difference::Bytes(closest));
+                }
                 _ => unexplained.push((i, pair)),
             }
         }
@@ -372,6 +420,12 @@ impl Encodings {
         }
         Ok(())
     }
+}
+
+/// Whether values are those of functions that libraries compute with different last places.
+fn is_computed(op: &Op) -> bool {
+    let computes = |map: &Elementwise| matches!(map, Elementwise::NegExp | Elementwise::Softplus);
+    matches!(op, Op::Gather(gather) if gather.maps.iter().any(computes))
 }
 
 /// Orders comparisons by the part of equal blocks.

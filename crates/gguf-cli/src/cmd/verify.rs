@@ -8,13 +8,11 @@ use std::sync::Arc;
 use gguf_edit::KeyDiff;
 use gguf_format::GgmlType;
 use gguf_hf::{Mtp, Options};
-use gguf_pipeline::verify::Compared;
-use ggufkit::verify::{Difference, Encoding, Program, State, Verification, VerifiedTensor};
+use ggufkit::verify::{Encoding, Program, State, Verification, VerifiedTensor};
 
 use super::writing::tensors;
 use crate::failure::{Outcome, Verdict};
 use crate::open;
-use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
 use crate::watch::Watch;
 
@@ -162,7 +160,7 @@ impl Args {
             let mut table = Table::new(columns);
             for tensor in listed {
                 let ty = tensor.ty.map(|ty| ty.to_string()).unwrap_or_default();
-                table.row([tensor.name.clone(), ty, name(&tensor.state).to_owned(), details(&tensor.state)]);
+                table.row([tensor.name.clone(), ty, tensor.state.name().to_owned(), tensor.details()]);
             }
             table.print(ui, 0)?;
             writeln!(ui.out)?;
@@ -190,7 +188,7 @@ impl Args {
         };
         let states: Vec<(usize, &str)> = STATES
             .iter()
-            .map(|state| (verification.tensors.iter().filter(|tensor| name(&tensor.state) == *state).count(), *state))
+            .map(|state| (verification.tensors.iter().filter(|tensor| tensor.state.name() == *state).count(), *state))
             .collect();
         let mut lines = vec![format!("keys: {}", list(&keys)), format!("tensors: {}", list(&states))];
         lines.extend(self.made(verification));
@@ -224,7 +222,7 @@ impl Args {
                 encodings.push(encoding);
             }
         }
-        parts.extend(encodings.iter().map(|encoding| format!("the bytes of llama.cpp's encoder {}", how(encoding))));
+        parts.extend(encodings.iter().map(|encoding| format!("the bytes of llama.cpp's encoder {encoding}")));
         parts.extend(made.imatrix.as_ref().map(|file| match self.imatrix.is_some() {
             true => format!("its metadata names the matrix {}", crate::ui::safe(file)),
             false => format!("its metadata names the matrix {}; --imatrix compares with it", crate::ui::safe(file)),
@@ -235,61 +233,6 @@ impl Args {
 
 /// The states in the order of the summary.
 const STATES: [&str; 7] = ["identical", "rounded", "encoded", "within", "different", "missing", "extra"];
-
-/// The name of a state.
-fn name(state: &State) -> &'static str {
-    match state {
-        State::Identical => "identical",
-        State::Rounded => "rounded",
-        State::Encoded(_) => "encoded",
-        State::Within(_) => "within",
-        State::Missing => "missing",
-        State::Extra => "extra",
-        _ => "different",
-    }
-}
-
-/// How values were encoded.
-fn how(encoding: &Encoding) -> String {
-    let weights = if encoding.is_weighted { "with the matrix" } else { "without a matrix" };
-    match encoding.rounded_to {
-        Some(ty) => format!("from {ty}, {weights}"),
-        None => weights.to_owned(),
-    }
-}
-
-/// What is known about the data of a tensor.
-fn details(state: &State) -> String {
-    match state {
-        State::Encoded(encoding) => how(encoding),
-        State::Within(explained) => format!("largest error {:.0} % of the bound", explained.largest * 100.0),
-        State::Missing => "only in the checkpoint".to_owned(),
-        State::Extra => "only in the file".to_owned(),
-        State::Different(Difference::Shape(planned, stored)) => {
-            let [planned, stored] = [planned, stored].map(|of| shape(of.iter().copied()));
-            format!("shape {stored}, expected {planned}")
-        }
-        State::Different(Difference::Type { planned }) => format!("cannot be compared with {planned}"),
-        State::Different(Difference::Bytes(compared)) => bytes(compared),
-        State::Different(Difference::Errors(explained)) => {
-            let at = explained.first.map_or(String::new(), |at| format!("; the first at byte {at}"));
-            format!(
-                "{} of {} blocks exceed the error of the type{at}",
-                grouped(explained.n_outside),
-                grouped(explained.n_blocks)
-            )
-        }
-        _ => String::new(),
-    }
-}
-
-/// `1 of 12,288 blocks differs; the first at byte 4096`
-fn bytes(compared: &Compared) -> String {
-    let at = compared.first.map_or(String::new(), |at| format!("; the first at byte {at}"));
-    let differ = if compared.n_different == 1 { "differs" } else { "differ" };
-    let so_far = if compared.is_whole { "" } else { "the first " };
-    format!("{} of {so_far}{} blocks {differ}{at}", grouped(compared.n_different), grouped(compared.n_blocks))
-}
 
 /// `1 tensor is`, `2 tensors are`
 fn are(n: u64) -> String {

@@ -8,7 +8,9 @@ mod estimate;
 mod fuzz;
 mod image;
 mod imatrix;
+mod lora;
 mod quantize;
 mod variants;
+mod verify;
 
-gguf_test::main!(chat, check, conformance, convert, estimate, fuzz, image, imatrix, quantize, variants);
+gguf_test::main!(chat, check, conformance, convert, estimate, fuzz, image, imatrix, lora, quantize, variants, verify);

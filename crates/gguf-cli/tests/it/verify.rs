@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::{GgmlType, Gguf, Head, TensorInfo, Value};
 use gguf_io::Writer;
+use gguf_test::checkpoint::{Tensor, f32_data, safetensors};
 use gguf_test::files::{folder, glossary, text};
 use gguf_test::program::{Run, gguf};
 
@@ -118,7 +119,11 @@ fn swapped_tensors_and_unpermuted_rows_are_found() {
             let (a, b) = (index_of(head, a), index_of(head, b));
             data.swap(a, b);
         });
-        verify(&swapped, &[]).exits(1).prints(&[a, b, "2 different"]);
+        let run = verify(&swapped, &[]).exits(1);
+        run.prints(&[&format!("has the data of {a}"), &format!("has the data of {b}"), "2 different"]);
+        let json = verify(&swapped, &["--json"]).exits(1).json();
+        let found = json["tensors"].as_array().unwrap().iter().find(|tensor| tensor["name"] == a).unwrap();
+        assert_eq!(found["cause"]["has_data_of"], b);
         // The converter exchanges the halves of each head's rows; this file has the rows of the checkpoint.
         let unpermuted = rewritten(&file, |head, data| {
             let index = index_of(head, a);
@@ -131,7 +136,78 @@ fn swapped_tensors_and_unpermuted_rows_are_found() {
             };
             data[index] = (0..256).flat_map(|i| rows[from(i)].to_vec()).collect();
         });
-        verify(&unpermuted, &[]).exits(1).prints(&[a, "1 different"]);
+        verify(&unpermuted, &[]).exits(1).prints(&[a, "has the order of the checkpoint", "1 different"]);
+    }
+}
+
+const N_EXPERTS: usize = 4;
+
+/// A checkpoint with experts, whose tokenizer is that of the example.
+fn experts(dir: &Path) -> PathBuf {
+    let checkpoint = dir.join("experts");
+    fs::create_dir(&checkpoint).unwrap();
+    for name in ["tokenizer.model", "tokenizer_config.json"] {
+        fs::copy(glossary().join(name), checkpoint.join(name)).unwrap();
+    }
+    let config = r#"{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "num_hidden_layers": 1, "intermediate_size": 256, "vocab_size": 2048, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 64}"#;
+    fs::write(checkpoint.join("config.json"), config).unwrap();
+    let mut list: Vec<(String, Vec<u64>)> = [
+        ("model.embed_tokens", vec![2048, 256]),
+        ("lm_head", vec![2048, 256]),
+        ("model.norm", vec![256]),
+        ("model.layers.0.input_layernorm", vec![256]),
+        ("model.layers.0.post_attention_layernorm", vec![256]),
+        ("model.layers.0.block_sparse_moe.gate", vec![N_EXPERTS as u64, 256]),
+    ]
+    .map(|(name, shape)| (name.to_owned(), shape))
+    .to_vec();
+    list.extend(["q", "k", "v", "o"].map(|part| (format!("model.layers.0.self_attn.{part}_proj"), vec![256, 256])));
+    for expert in 0..N_EXPERTS {
+        let name = |part: &str| format!("model.layers.0.block_sparse_moe.experts.{expert}.{part}");
+        list.extend(["w1", "w2", "w3"].map(|part| (name(part), vec![256, 256])));
+    }
+    let names: Vec<String> = list.iter().map(|(name, _)| format!("{name}.weight")).collect();
+    let data = |i: usize, shape: &[u64]| f32_data(i as u32, shape.iter().product());
+    let tensors = names.iter().zip(&list).enumerate();
+    let tensors: Vec<Tensor<'_>> =
+        tensors.map(|(i, (name, (_, shape)))| (&**name, "F32", &**shape, data(i, shape))).collect();
+    fs::write(checkpoint.join("model.safetensors"), safetensors(&tensors)).unwrap();
+    checkpoint
+}
+
+#[test]
+fn experts_that_are_zero_missing_or_exchanged_are_found() {
+    let dir = folder();
+    let checkpoint = experts(dir.path());
+    let name = "blk.0.ffn_up_exps.weight";
+    for ty in ["bf16", "Q4_K_M", "IQ4_XS"] {
+        let file = dir.path().join(format!("{ty}.gguf"));
+        gguf(["convert", text(&checkpoint), "-o", text(&file), "-q", "--type", ty]).exits(0);
+        let verify = |file: &Path| gguf(["verify", text(file), "--against", text(&checkpoint)]);
+        verify(&file).exits(0);
+        for expert in [0, 2, 3] {
+            let zeroed = rewritten(&file, |head, data| {
+                let data = &mut data[index_of(head, name)];
+                let bytes = data.len() / N_EXPERTS;
+                data[expert * bytes..][..bytes].fill(0);
+            });
+            verify(&zeroed).exits(1).prints(&[name, &format!("all in expert {expert}, where the file has zeros")]);
+        }
+        let missing = rewritten(&file, |head, data| {
+            let index = index_of(head, name);
+            head.tensors[index].shape[2] -= 1;
+            let bytes = data[index].len() / N_EXPERTS;
+            data[index].truncate((N_EXPERTS - 1) * bytes);
+        });
+        verify(&missing).exits(1).prints(&["shape 256 x 256 x 3, expected 256 x 256 x 4; 1 expert is missing"]);
+        let exchanged = rewritten(&file, |head, data| {
+            let data = &mut data[index_of(head, name)];
+            let bytes = data.len() / N_EXPERTS;
+            data.copy_within(2 * bytes..3 * bytes, bytes);
+        });
+        verify(&exchanged).exits(1).prints(&[name, "all in expert 1"]);
     }
 }
 

@@ -58,6 +58,13 @@ impl Gather {
         }
     }
 
+    /// The same elements, each move's in the order of its source: the output of a program that omits the rearrangement. `None` if they are in
+    /// that order already, or if a move does not fill a range of the output.
+    pub fn in_source_order(&self) -> Option<Gather> {
+        let moves = self.moves.iter().map(Move::in_source_order).collect::<Option<Vec<_>>>()?;
+        (moves != self.moves).then(|| Gather { moves, ..self.clone() })
+    }
+
     /// Reads values before functions are applied to them, in the order of the output, to `buffers.raw`; returns their type,
     /// [`source_type`](Gather::source_type).
     ///

@@ -14,6 +14,8 @@
 //! * All types, and those that store points of a grid, or signs, in which errors of single values have no bound: the squares of the errors
 //!   are at most three quarters of the squares of the values. A scale fitted by least squares leaves less than all of them for any point,
 //!   and the nearest points leave from a thirtieth (3 bits) to four tenths (1 bit). The values of another tensor leave more than all.
+//! * Values that are computed by functions of a library, such as the exponentials of state-space models, are plain numbers. Libraries round them
+//!   to one of the numbers next to the exact value, so two of them differ by a few units in the last place.
 //!
 //! A block that is within the bound may still be damaged: compare bytes for that.
 
@@ -22,10 +24,13 @@ use gguf_quants::codec::{Codec, CodecError, codec};
 use gguf_quants::float::f16_to_f32;
 
 /// The largest part of the squares of values that errors may have in a type without steps.
-const PART_OF_SQUARES: f32 = 0.75;
+pub const PART_OF_SQUARES: f32 = 0.75;
 
 /// The part of a block's values whose errors have no bound but that of the squares.
 const UNWEIGHTED: usize = 16;
+
+/// Units in the last place by which libraries differ: two for `exp`, and two for `log1p` of it.
+const LAST_PLACES: f32 = 4.0;
 
 /// Steps inside the range of the levels.
 const INSIDE: f32 = 1.0;
@@ -37,7 +42,15 @@ const BEYOND: f32 = 2.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     codec: &'static Codec,
-    levels: Option<&'static Levels>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Steps(&'static Levels),
+    Squares,
+    /// The last place of a number, as a part of it.
+    LastPlace(f32),
 }
 
 /// The levels of a type.
@@ -99,10 +112,17 @@ levels! {
 }
 
 impl Bound {
-    /// The bound of a quantized type; `None` for other types.
+    /// The bound of a quantized type, or of values of a float type that a function of a library computes; `None` for other types.
     pub fn of(ty: GgmlType) -> Option<Bound> {
-        let codec = codec(ty).filter(|_| ty.is_quantized())?;
-        Some(Bound { codec, levels: LEVELS.iter().find(|levels| levels.ty == ty) })
+        let codec = codec(ty)?;
+        let kind = match ty {
+            GgmlType::F32 => Kind::LastPlace(f32::EPSILON),
+            GgmlType::F16 => Kind::LastPlace(1.0 / 1024.0),
+            GgmlType::BF16 => Kind::LastPlace(1.0 / 128.0),
+            _ if !ty.is_quantized() => return None,
+            _ => LEVELS.iter().find(|levels| levels.ty == ty).map_or(Kind::Squares, Kind::Steps),
+        };
+        Some(Bound { codec, kind })
     }
 
     /// The largest error of a block's values as a part of its bound: at most 1 if the quantization explains it. `packed` is the block,
@@ -111,10 +131,11 @@ impl Bound {
     /// # Errors
     /// If the block cannot be decoded.
     pub fn error(&self, planned: &[f32], values: &[f32], packed: &[u8]) -> Result<f32, CodecError> {
-        let squares = part_of_squares(planned, values) / PART_OF_SQUARES;
-        match self.levels {
-            Some(levels) => Ok(squares.max(self.error_in_steps(levels, planned, values, packed)?)),
-            None => Ok(squares),
+        let squares = || part_of_squares(planned, values) / PART_OF_SQUARES;
+        match self.kind {
+            Kind::Steps(levels) => Ok(squares().max(self.error_in_steps(levels, planned, values, packed)?)),
+            Kind::Squares => Ok(squares()),
+            Kind::LastPlace(unit) => Ok(error_in_last_places(unit, planned, values) / LAST_PLACES),
         }
     }
 
@@ -171,8 +192,18 @@ impl Bound {
     }
 }
 
+/// The largest error in units of the last place.
+fn error_in_last_places(unit: f32, planned: &[f32], values: &[f32]) -> f32 {
+    let error = |(x, y): (&f32, &f32)| match (x - y).abs() / (x.abs() * unit) {
+        _ if x == y => 0.0,
+        error if error.is_nan() => f32::INFINITY,
+        error => error,
+    };
+    planned.iter().zip(values).map(error).fold(0.0, f32::max)
+}
+
 /// The squares of errors as a part of the squares of values.
-fn part_of_squares(planned: &[f32], values: &[f32]) -> f32 {
+pub fn part_of_squares(planned: &[f32], values: &[f32]) -> f32 {
     let squares: f32 = planned.iter().map(|x| x * x).sum();
     let errors: f32 = planned.iter().zip(values).map(|(x, y)| (x - y) * (x - y)).sum();
     match errors {

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 
 use gguf_edit::KeyDiff;
-use ggufkit::verify::{Difference, Encoding, Program, State, Verification, VerifiedTensor};
+use ggufkit::verify::{Cause, Difference, Encoding, Program, State, Verification, VerifiedTensor};
 use serde::Serialize;
 
 use super::super::diff::JsonKey;
-use super::{name, type_name};
+use super::type_name;
 use crate::json::{self, List, Text};
 use crate::ui::Ui;
 
@@ -48,6 +48,18 @@ struct JsonTensor<'a> {
     blocks: Option<JsonBlocks>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shapes: Option<[&'a [u64]; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<JsonCause<'a>>,
+}
+
+/// What explains a difference.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum JsonCause<'a> {
+    HasDataOf(&'a str),
+    NotRearranged(bool),
+    Matrices { first: u64, last: u64, zero: bool },
+    Zero(bool),
 }
 
 #[derive(Serialize)]
@@ -102,10 +114,19 @@ impl<'a> JsonTensor<'a> {
         let mut json = JsonTensor {
             name: &tensor.name,
             r#type: type_name(tensor.ty),
-            state: name(&tensor.state),
+            state: tensor.state.name(),
             encoding: None,
             blocks: None,
             shapes: None,
+            cause: tensor.cause.as_ref().and_then(|cause| match cause {
+                Cause::Other(name) => Some(JsonCause::HasDataOf(name)),
+                Cause::NotRearranged => Some(JsonCause::NotRearranged(true)),
+                Cause::Matrices { first, last, are_zero } => {
+                    Some(JsonCause::Matrices { first: *first, last: *last, zero: *are_zero })
+                }
+                Cause::Zeros => Some(JsonCause::Zero(true)),
+                _ => None,
+            }),
         };
         match &tensor.state {
             State::Encoded(Encoding { rounded_to, is_weighted, .. }) => {
