@@ -26,7 +26,9 @@ _SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 def _build_program() -> None:
     """Builds the program into the folder of scripts."""
-    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "gguf-cli"], check=True)
+    # A source distribution has a part of the workspace, and the lock file of all of it, from which Cargo removes the rest.
+    locked = [] if Path("PKG-INFO").exists() else ["--locked"]
+    subprocess.run(["cargo", "build", "--release", *locked, "-p", "gguf-cli"], check=True)
     described = subprocess.run(
         ["cargo", "metadata", "--format-version=1", "--no-deps"], check=True, stdout=subprocess.PIPE
     )

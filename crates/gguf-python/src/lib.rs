@@ -20,6 +20,7 @@ mod progress;
 mod remote;
 mod tensor;
 mod value;
+mod verify;
 mod writer;
 
 /// The part of `ggufkit` that is written in Rust.
@@ -39,9 +40,11 @@ mod _native {
     #[pymodule_export]
     use crate::model::{Model, open};
     #[pymodule_export]
-    use crate::plan::{Plan, plan};
+    use crate::plan::{Plan, export, merge_lora, plan};
     #[pymodule_export]
     use crate::tensor::{Tensor, tensor_of};
+    #[pymodule_export]
+    use crate::verify::{Verification, VerifiedTensor, verify};
     #[pymodule_export]
     use crate::writer::Writer;
 

@@ -53,10 +53,9 @@ impl Opened {
 #[pyfunction]
 #[pyo3(signature = (path))]
 pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<Model> {
-    let (model, is_local) = match remote::place(py, path.clone())? {
-        Place::Local(path) => (py.detach(|| ggufkit::Model::open(&path)).map_err(raise)?, true),
-        Place::Remote(client, location) => (py.detach(|| client.open_model(&location)).map_err(raise)?, false),
-    };
+    let place = remote::place(py, path.clone())?;
+    let model = py.detach(|| remote::model(&place)).map_err(raise)?;
+    let is_local = matches!(place, Place::Local(_));
     let maps = model.files().iter().map(|_| OnceLock::new()).collect();
     Ok(Model { opened: RwLock::new(Some(Arc::new(Opened { model: Arc::new(model), path, is_local, maps }))) })
 }

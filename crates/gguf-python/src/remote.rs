@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use ggufkit::Model;
+use ggufkit::hf::Folder;
 use ggufkit::remote::{Client, Location, Repo, RepoFolder, Secret, Settings};
 use pyo3::prelude::*;
 
 use crate::error::raise;
 
 /// Where a model is.
+#[derive(Clone)]
 pub enum Place {
     Local(PathBuf),
     Remote(&'static Client, Location),
@@ -40,6 +43,22 @@ fn client(py: Python<'_>) -> PyResult<&'static Client> {
     settings.offline = offline;
     let client = Client::new(settings).map_err(raise)?;
     Ok(CLIENT.get_or_init(|| client))
+}
+
+/// Opens a model with all its shards.
+pub fn model(place: &Place) -> Result<Model, ggufkit::Error> {
+    match place {
+        Place::Local(path) => Ok(Model::open(path)?),
+        Place::Remote(client, location) => Ok(client.open_model(location)?),
+    }
+}
+
+/// The folder of a checkpoint.
+pub fn model_folder(place: &Place) -> Result<Box<dyn Folder>, ggufkit::Error> {
+    match place {
+        Place::Local(path) => Ok(Box::new(ggufkit::hf::model_folder(path)?)),
+        Place::Remote(client, location) => Ok(Box::new(folder(client, location)?)),
+    }
 }
 
 /// The folder of a checkpoint in a repository of the Hub.

@@ -253,3 +253,76 @@ def test_a_check_lists_findings(tmp_path: Path, tiny: Path) -> None:
     finding = next(finding for finding in check if finding.severity == "error")
     assert finding.code and finding.message and finding.expected and finding.hint and finding.path == path
     assert finding.code in str(finding)
+
+
+def test_a_file_is_verified_against_its_checkpoint(tmp_path: Path, glossary: Path) -> None:
+    (path,) = gk.plan(glossary, type="Q4_K_M").run(tmp_path / "made.gguf")
+    calls: list[tuple[int, int, str]] = []
+    found = gk.verify(path, glossary, exact=True, progress=lambda *call: calls.append(call))
+    assert found.ok and bool(found) and len(found) == 29 and "ok=True" in repr(found) and calls
+    assert {tensor.state for tensor in found} == {"identical", "encoded"} and all(tensor.ok for tensor in found[:3])
+    assert found.file_type == "Q4_K_M" and found.program == "quantizer" and found.imatrix is None and found.keys == {}
+    with gk.Writer(tmp_path / "other.gguf") as writer:
+        model = gk.open(path)
+        writer.update(model.metadata)
+        writer["llama.rope.freq_base"] = 500_000.0
+        writer["general.name"] = "Other"
+        names = {"blk.0.attn_q.weight": "blk.2.attn_q.weight"}
+        for name, tensor in model.items():
+            if name != "output_norm.weight":
+                writer.add(name, model[names.get(name, name)].raw(), tensor.type)
+    found = gk.verify(tmp_path / "other.gguf", glossary, threads=1)
+    assert not found.ok and not found and found.keys == {"llama.rope.freq_base": (10_000.0, 500_000.0)}
+    assert found.descriptions["general.name"][1] == "Other"
+    bad = {tensor.name: tensor for tensor in found if not tensor.ok}
+    assert bad.keys() == {"blk.0.attn_q.weight", "output_norm.weight"} and "2 of them different" in repr(found)
+    assert bad["output_norm.weight"].state == "missing" and bad["output_norm.weight"].type is None
+    assert bad["blk.0.attn_q.weight"].details.endswith("has the data of blk.2.attn_q.weight")
+    assert "different" in repr(bad["blk.0.attn_q.weight"])
+    with pytest.raises(FileNotFoundError):
+        gk.verify(path, tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        gk.verify(path, glossary, imatrix=tmp_path / "none")
+
+
+def test_an_exported_folder_is_converted_to_the_same_file(tmp_path: Path, glossary: Path) -> None:
+    (path,) = gk.plan(glossary, type="bf16").run(tmp_path / "made.gguf")
+    export = gk.export(path)
+    assert export.architecture == "llama" and export.warnings == [] and export.n_files > 4
+    files = export.run(tmp_path / "made", threads=2)
+    assert {file.name for file in files} >= {"config.json", "model.safetensors", "tokenizer.model"}
+    (again,) = gk.plan(tmp_path / "made", type="bf16").run(tmp_path / "again.gguf")
+    assert again.read_bytes() == path.read_bytes()
+    assert gk.export(path, type="f32", max_shard="3M").n_files > export.n_files
+    with pytest.raises(FileExistsError):
+        export.run(tmp_path / "made")
+    for ty in ("Q8_0", "x"):
+        with pytest.raises(ValueError):
+            gk.export(path, type=ty)
+
+
+def test_adapters_are_merged_into_their_base(tmp_path: Path, glossary: Path) -> None:
+    (base,) = gk.plan(glossary, type="f32").run(tmp_path / "base.gguf")
+    random, name = np.random.default_rng(3), "blk.1.ffn_down.weight"
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((4, 768), (256, 4)))
+    for adapter in ("one", "two"):
+        with gk.Writer(tmp_path / f"{adapter}.gguf", arch="llama") as writer:
+            writer.set("general.type", "adapter")
+            writer.set("adapter.type", "lora")
+            writer.set("adapter.lora.alpha", 8.0, "f32")
+            writer.add(f"{name}.lora_a", a)
+            writer.add(f"{name}.lora_b", b)
+    one, two = tmp_path / "one.gguf", tmp_path / "two.gguf"
+    (merged,) = gk.merge_lora(base, one, scale=0.5).run(tmp_path / "merged.gguf")
+    before, after = gk.open(base), gk.open(merged)
+    expected = before[name].numpy() + b.astype(np.float64) @ a
+    assert np.allclose(after[name].numpy(), expected, rtol=0, atol=1e-5)
+    assert (after["output_norm.weight"].raw() == before["output_norm.weight"].raw()).all()
+    (same,) = gk.merge_lora(glossary, [one, two], scale=[1.0, -0.5], type="F32").run(tmp_path / "same.gguf")
+    assert np.allclose(gk.open(same)[name].numpy(), expected, rtol=0, atol=1e-5)
+    assert {t.type for t in gk.open(gk.merge_lora(base, one, type="Q4_K_M").run(tmp_path / "q.gguf")[0]).values()} == {"F32", "Q4_K", "Q6_K"}
+    with pytest.raises(gk.GgufError, match="adapter"):
+        gk.merge_lora(base, base)
+    for arguments in ({"scale": [1.0, 2.0]}, {"tensor_types": ["x=q8_0"]}, {"type": "Q9"}):
+        with pytest.raises(ValueError):
+            gk.merge_lora(base, one, **cast(Any, arguments))

@@ -1,4 +1,4 @@
-"""Reads, checks, writes, edits, quantizes and converts models in GGUF, the file format of ggml and llama.cpp.
+"""Reads, checks, writes, edits, quantizes, converts and verifies models in GGUF, the file format of ggml and llama.cpp.
 
 >>> import ggufkit as gk
 >>> with gk.open("model.gguf") as model:
@@ -19,19 +19,24 @@ from ._native import (
     Model,
     Plan,
     Tensor,
+    Verification,
+    VerifiedTensor,
     Writer,
     __version__,
     check,
     dequantize,
+    export,
+    merge_lora,
     open,
     plan,
     quantize,
     tensor_types,
+    verify,
 )
 
 edit = Edit
 
-for _abc, _class in ((Mapping, Model), (Mapping, Metadata), (Sequence, Array), (Sequence, Check)):
+for _abc, _class in ((Mapping, Model), (Mapping, Metadata), (Sequence, Array), (Sequence, Check), (Sequence, Verification)):
     cast(Any, _abc).register(_class)
 
 __all__ = [
@@ -47,13 +52,18 @@ __all__ = [
     "Plan",
     "Tensor",
     "TensorNotFoundError",
+    "Verification",
+    "VerifiedTensor",
     "Writer",
     "__version__",
     "check",
     "dequantize",
     "edit",
+    "export",
+    "merge_lora",
     "open",
     "plan",
     "quantize",
     "tensor_types",
+    "verify",
 ]

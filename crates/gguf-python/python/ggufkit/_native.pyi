@@ -17,16 +17,21 @@ __all__ = [
     "Model",
     "Plan",
     "Tensor",
+    "Verification",
+    "VerifiedTensor",
     "Writer",
     "__version__",
     "check",
     "dequantize",
     "dropin",
+    "export",
+    "merge_lora",
     "open",
     "plan",
     "quantize",
     "tensor_of",
     "tensor_types",
+    "verify",
 ]
 
 _Path: TypeAlias = str | PathLike[str]
@@ -226,6 +231,41 @@ class Check:
     def __getitem__(self, index: slice, /) -> tuple[Finding, ...]: ...
     def __iter__(self) -> Iterator[Finding]: ...
 
+@final
+class VerifiedTensor:
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str | None: ...
+    @property
+    def state(self) -> Literal["identical", "rounded", "encoded", "within", "different", "missing", "extra"]: ...
+    @property
+    def details(self) -> str: ...
+    @property
+    def ok(self) -> bool: ...
+
+@final
+class Verification:
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def keys(self) -> dict[str, tuple[Any, Any]]: ...
+    @property
+    def descriptions(self) -> dict[str, tuple[Any, Any]]: ...
+    @property
+    def file_type(self) -> str | None: ...
+    @property
+    def program(self) -> Literal["converter", "quantizer"] | None: ...
+    @property
+    def imatrix(self) -> str | None: ...
+    def __bool__(self) -> bool: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int, /) -> VerifiedTensor: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> tuple[VerifiedTensor, ...]: ...
+    def __iter__(self) -> Iterator[VerifiedTensor]: ...
+
 def open(path: _Path) -> Model: ...
 def check(path: _Path, *, data: bool = False, structure: bool = False) -> Check: ...
 def plan(
@@ -238,6 +278,33 @@ def plan(
     projector: bool = False,
     max_shard: int | str | None = None,
 ) -> Plan: ...
+def export(path: _Path, *, type: str | None = None, max_shard: int | str | None = None) -> Plan: ...
+def merge_lora(
+    base: _Path,
+    adapters: _Path | Sequence[_Path],
+    *,
+    scale: float | Sequence[float] | None = None,
+    type: str | None = None,
+    imatrix: _Path | None = None,
+    tensor_types: Sequence[str] = ...,
+    allow_requantize: bool = False,
+    base_config: _Path | None = None,
+    max_shard: int | str | None = None,
+) -> Plan: ...
+def verify(
+    path: _Path,
+    against: _Path,
+    *,
+    imatrix: _Path | None = None,
+    base: _Path | None = None,
+    target: _Path | None = None,
+    pre: str | None = None,
+    fuse_qkv: bool = False,
+    fuse_gate_up_experts: bool = False,
+    exact: bool = False,
+    progress: _Progress = None,
+    threads: int | None = None,
+) -> Verification: ...
 def quantize(
     x: npt.ArrayLike, type: str, *, imatrix: npt.ArrayLike | None = None, threads: int | None = None
 ) -> npt.NDArray[np.uint8]: ...
