@@ -271,7 +271,7 @@ pub fn percentile(sorted: &[f32], fraction: f32) -> f32 {
 pub fn median(sorted: &[f32]) -> f32 {
     let half = sorted.len() / 2;
     let at = |i: usize| sorted.get(i).copied().unwrap_or(f32::NAN);
-    if sorted.len() % 2 == 0 { 0.5 * (at(half) + at(half.wrapping_sub(1))) } else { at(half) }
+    if sorted.len().is_multiple_of(2) { 0.5 * (at(half) + at(half.wrapping_sub(1))) } else { at(half) }
 }
 
 #[cfg(test)]

@@ -214,6 +214,6 @@ pub(crate) fn for_rows<T: Send>(n_rows: usize, n_threads: u32, score: impl Fn(us
         let score = &score;
         let ranges = (0..n_rows).step_by(each).map(|start| start..(start + each).min(n_rows));
         let threads: Vec<_> = ranges.map(|rows| scope.spawn(move || rows.map(score).collect::<Vec<T>>())).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
     })
 }
