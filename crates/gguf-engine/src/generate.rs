@@ -161,6 +161,6 @@ mod tests {
         for _ in 0..10_000 {
             counts[choose(&logits, how, &mut random).unwrap() as usize] += 1;
         }
-        assert!((counts[0] as i32 - 2500).abs() < 150 && counts[2] == 0, "{counts:?}");
+        assert!((counts[0] - 2500).abs() < 150 && counts[2] == 0, "{counts:?}");
     }
 }
