@@ -17,20 +17,19 @@ const MAX_HEAD_DIM: f64 = 65536.0;
 pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
     for computed in checkpoint.computed {
         match computed {
-            Computed::Llama3Freqs => {
-                let kind = text(&plan.fields, "rope.rope_type")?;
-                if kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
-                    let factors = llama3_factors(&plan.fields)?;
-                    vector(plan, "rope_freqs.weight", factors);
-                }
+            Computed::Llama3Freqs if is_llama3(&plan.fields)? => {
+                let factors = llama3_factors(&plan.fields, LLAMA3_FACTOR)?;
+                vector(plan, "rope_freqs.weight", factors);
             }
-            Computed::Llama3FreqsOfPart => {
-                let kind = text(&plan.fields, "rope.rope_type")?;
-                if kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
-                    let factors = llama3_factors_of_part(&plan.fields)?;
-                    vector(plan, "rope_freqs.weight", factors);
-                }
+            Computed::Llama3FreqsBy(factor) if is_llama3(&plan.fields)? => {
+                let factors = llama3_factors(&plan.fields, *factor)?;
+                vector(plan, "rope_freqs.weight", factors);
             }
+            Computed::Llama3FreqsOfPart if is_llama3(&plan.fields)? => {
+                let factors = llama3_factors_of_part(&plan.fields)?;
+                vector(plan, "rope_freqs.weight", factors);
+            }
+            Computed::Llama3Freqs | Computed::Llama3FreqsBy(_) | Computed::Llama3FreqsOfPart => {}
             Computed::Values(name, formula) => {
                 if let Some(values) = list(&plan.fields, formula)? {
                     vector(plan, name, values);
@@ -55,6 +54,11 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
         }
     }
     Ok(())
+}
+
+/// Whether the configuration selects rope scaling of type `llama3`.
+fn is_llama3(fields: &Fields) -> Result<bool, config::Error> {
+    Ok(text(fields, "rope.rope_type")?.is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")))
 }
 
 fn vector(plan: &mut ModelPlan, name: &str, values: Vec<f32>) {
@@ -109,15 +113,18 @@ fn list(fields: &Fields, formula: &str) -> Result<Option<Vec<f32>>, config::Erro
     numbers.map(Some).ok_or_else(|| config::Error::invalid(formula, &value, "a list of numbers"))
 }
 
+/// The default of the field `factor` in most classes.
+pub(crate) const LLAMA3_FACTOR: u32 = 8;
+
 /// The frequency divisors of the rotated pairs in Llama 3.1 and later: 1 for short waves, `factor` for long ones, and a smooth interpolation
 /// between them (`LlamaModel.generate_extra_tensors`).
 ///
 /// The reference computes in single precision with torch, which divides a number by a tensor as reciprocal times number. The order of operations
 /// here is the same, so the factors are bit-identical.
-pub(crate) fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
+pub(crate) fn llama3_factors(fields: &Fields, default_factor: u32) -> Result<Vec<f32>, config::Error> {
     let of =
         |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
-    let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", 8.0)? as f32);
+    let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", f64::from(default_factor))? as f32);
     let (low, high) = (of("low_freq_factor", 1.0)? as f32, of("high_freq_factor", 4.0)? as f32);
     let original = of("original_max_position_embeddings", 8192.0)?;
     const HEAD_DIM: &str = "head_dim ?? hidden_size // num_attention_heads";

@@ -195,6 +195,50 @@ fn factors_of_llama_3() {
 }
 
 #[test]
+fn the_default_factor_of_llama_3_depends_on_the_class() {
+    let rope = json!({"rope_type": "llama3"});
+    for (class, kind, expected) in [
+        ("LlamaForCausalLM", "llama", 8f32),
+        ("Exaone4ForCausalLM", "exaone4", 16.0),
+        ("ExaoneMoEForCausalLM", "", 16.0),
+    ] {
+        let fields = json!({"architectures": [class], "model_type": kind, "rope_scaling": rope, "head_dim": 128,
+            "moe_intermediate_size": 8, "num_shared_experts": 1, "routed_scaling_factor": 1.0, "norm_topk_prob": true,
+            "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "max_position_embeddings": 64, "num_experts": 2,
+            "num_experts_per_tok": 1});
+        let plan = draft(&config(fields), &[], OutType::Auto).unwrap();
+        let Op::Computed(factors) = &plan.tensors[0].op else { panic!("{:?}", plan.tensors[0]) };
+        assert_eq!(factors.last(), Some(&expected), "{class}");
+    }
+}
+
+#[test]
+fn mtp_blocks_of_exaone_that_the_configuration_does_not_have_are_omitted() {
+    let sources = [
+        source("mtp.fc.weight", Dtype::F16, &[64, 128]),
+        source("mtp.layers.0.self_attn.q_norm.weight", Dtype::F16, &[16]),
+        source("model.layers.0.self_attn.q_norm.weight", Dtype::F16, &[16]),
+    ];
+    let planned = |n: Json| {
+        let fields = json!({"architectures": ["Exaone4_5_ForConditionalGeneration"], "model_type": "", "head_dim": 16,
+            "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "max_position_embeddings": 64, "num_nextn_predict_layers": n});
+        let plan = draft(&config(fields), &sources, OutType::Auto).unwrap();
+        let skipped: Vec<String> = plan.skipped.iter().map(|skipped| skipped.name.clone()).collect();
+        let blocks = plan.parameters.iter().find(|(key, _)| key == "exaone4.block_count").unwrap().1.clone();
+        (plan.tensors.iter().map(|t| t.shown()).collect::<Vec<_>>(), skipped, blocks)
+    };
+    let (tensors, skipped, blocks) = planned(json!(0));
+    assert_eq!(tensors, ["blk.0.attn_q_norm.weight"]);
+    assert_eq!(skipped, ["mtp.fc.weight", "mtp.layers.0.self_attn.q_norm.weight"]);
+    assert_eq!(blocks, Value::from(2u32));
+    assert_eq!(planned(Json::Null), (tensors, skipped, blocks));
+
+    let (tensors, skipped, blocks) = planned(json!(1));
+    assert_eq!(tensors, ["blk.2.nextn.eh_proj.weight", "blk.2.attn_q_norm.weight", "blk.0.attn_q_norm.weight"]);
+    assert_eq!((skipped, blocks), (vec![], Value::from(3u32)));
+}
+
+#[test]
 fn unknown_scaling_is_warned_about() {
     let plan =
         draft(&config(json!({"rope_scaling": {"rope_type": "other", "factor": 2}})), &[], OutType::Auto).unwrap();

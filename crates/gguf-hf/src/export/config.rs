@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
 use super::solve::{Edit, Solver};
-use crate::arch::{self, keys};
+use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
 use crate::autoconfig;
 use crate::config::Config;
 use crate::facts::Fact;
@@ -199,7 +199,7 @@ impl Start {
             });
             match next {
                 Some(changed) => {
-                    // Other keys may have become possible.
+                    // With the new value, keys that could not be solved before may have a solution.
                     document = changed;
                     unsolved.clear();
                 }
@@ -348,7 +348,7 @@ impl Start {
         for scaling in RopeScaling::llama3(divisors) {
             document.insert("rope_scaling".to_owned(), scaling);
             let fields = self.evaluated(document, rows)?.fields;
-            if arch::computed::llama3_factors(&fields).is_ok_and(|found| found == *divisors) {
+            if arch::computed::llama3_factors(&fields, LLAMA3_FACTOR).is_ok_and(|found| found == *divisors) {
                 return Some(fields);
             }
         }

@@ -93,7 +93,7 @@ pub(super) fn sources(
                     exact.push(is_only);
                 }
                 Some((known, _)) if known.shape == shape => {}
-                // Another tensor has the rest.
+                // The known shape is exact, and this tensor states only a part of it.
                 Some((_, known_exactly)) if *known_exactly && !is_only => {}
                 Some((known, known_exactly)) if !*known_exactly => (known.shape, *known_exactly) = (shape, is_only),
                 Some(_) => return Err(wrong()),
@@ -107,7 +107,7 @@ pub(super) fn sources(
 pub(super) fn is_computed(candidate: &Candidate, name: &str) -> bool {
     use gguf_model::arch::Computed;
     candidate.checkpoint.computed.iter().any(|computed| match computed {
-        Computed::Llama3Freqs | Computed::Llama3FreqsOfPart => name == super::ROPE_FREQS,
+        Computed::Llama3Freqs | Computed::Llama3FreqsBy(_) | Computed::Llama3FreqsOfPart => name == super::ROPE_FREQS,
         Computed::LongRopeFactors => super::ROPE_FACTORS.iter().any(|(tensor, _)| name == *tensor),
         Computed::Values(tensor, _) | Computed::Sinusoids(tensor, _) => name == *tensor,
         _ => false,

@@ -11,6 +11,8 @@ use super::vocab::Vocab;
 pub enum Computed {
     /// `rope_freqs.weight`, if the configuration selects rope scaling of type `llama3`.
     Llama3Freqs,
+    /// As [`Llama3Freqs`](Computed::Llama3Freqs), with another default of the field `factor` than 8.
+    Llama3FreqsBy(u32),
     /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the `rotated` elements of a head, in double precision; 1 for the
     /// rest of the head.
     Llama3FreqsOfPart,
@@ -206,7 +208,7 @@ impl Checkpoint {
 }
 
 impl TensorNames {
-    /// Those of most language models.
+    /// The names in checkpoints of most language models: `model.layers.{}.` before the tensors of a block.
     pub(crate) const TEXT: TensorNames = TensorNames {
         roots: &["model."],
         layers: &["layers.{}."],

@@ -10,19 +10,19 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     optional: &[keys::ATTENTION_SLIDING_WINDOW],
     outside: &[EMBEDDINGS, FREQS],
-    block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, MTP],
+    block: &[BLOCK, QKV, EMBD_OUTPUT, QK_NORMS, GATED_FFN, MTP_OF_BLOCK],
     checkpoints: &[
         Checkpoint {
             classes: &["Exaone4ForCausalLM"],
             keys: &[GENERIC, VOCAB_SIZE, KEYS],
-            computed: &[Computed::Llama3Freqs],
+            computed: &[Computed::Llama3FreqsBy(16)],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Exaone4_5_ForConditionalGeneration"],
-            names: TensorNames { appended: APPENDED, ..TensorNames::TEXT },
+            names: TensorNames { appended: APPENDED, skip: WITHOUT_MTP, ..TensorNames::TEXT },
             keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, KEYS, MTP_OF_45],
-            computed: &[Computed::Llama3Freqs],
+            computed: &[Computed::Llama3FreqsBy(16)],
             ..Checkpoint::TEXT
         },
     ],
@@ -37,6 +37,9 @@ pub(super) const APPENDED: &[(&str, &str)] = &[
     ("mtp.norm.", "layers.{}.shared_head.norm."),
 ];
 
+/// Without MTP blocks in the configuration, their tensors are omitted.
+const WITHOUT_MTP: &[(&str, &str)] = &[("^mtp.*", "not num_nextn_predict_layers")];
+
 const MTP_OF_45: &[Key] = keys! {
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
@@ -48,6 +51,14 @@ const FREQS: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "post_attention_norm.weight" [Embd]    Required Always <- "post_attention_layernorm";
     "post_ffw_norm.weight"       [Embd]    Required Always <- "post_feedforward_layernorm";
+};
+
+/// As [`MTP`], without the embedding and the output matrix that llama.cpp does not load.
+const MTP_OF_BLOCK: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Required Mtp <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]           Required Mtp <- "enorm";
+    "nextn.hnorm.weight"            [Embd]           Required Mtp <- "hnorm";
+    "nextn.shared_head_norm.weight" [Embd]           Optional Mtp <- "shared_head.norm";
 };
 
 pub(super) const KEYS: &[Key] = keys! {

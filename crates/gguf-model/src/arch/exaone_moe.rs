@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
         names: TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
         keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
-        computed: &[Computed::Llama3Freqs],
+        computed: &[Computed::Llama3FreqsBy(16)],
         ..Checkpoint::TEXT
     }],
 };
