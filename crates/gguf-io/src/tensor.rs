@@ -325,7 +325,8 @@ mod decode {
     }
 }
 
-/// The names that are similar to `name`, safe to print: at most three, the nearest first.
+/// The names that are similar to `name`, safe to print: at most three, the nearest first. Names that only lack their end after a dot, such as
+/// `.weight`, are nearest.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
     /// Maximum number of tensors and name length to compare: a head can have millions of them.
     const LOOKED_AT: usize = 20_000;
@@ -338,7 +339,10 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<Stri
     let mut near: Vec<(usize, &str)> = names
         .take(LOOKED_AT)
         .filter_map(|other| other.to_str().ok().filter(|other| other.len() <= LONGEST))
-        .map(|other| (strsim::osa_distance(name, other), other))
+        .map(|other| {
+            let is_start = other.strip_prefix(name).is_some_and(|end| end.starts_with('.'));
+            (if is_start { 0 } else { strsim::osa_distance(name, other) }, other)
+        })
         .filter(|(distance, _)| *distance <= most)
         .collect();
     // A stable sort: equal distances keep the file's order.

@@ -102,6 +102,14 @@ fn names_are_found() {
     assert!(
         matches!(model.tensor("blk.12.weigth"), Err(Error::NoTensor { nearest, .. }) if nearest[0] == "blk.12.weight")
     );
+    let similar = |name: &str| match model.tensor(name) {
+        Err(Error::NoTensor { nearest, .. }) => nearest,
+        found => panic!("{found:?}"),
+    };
+    // The end of a name is missing.
+    assert_eq!(similar("blk.12")[0], "blk.12.weight");
+    assert_eq!(similar("blk.5.weigh")[0], "blk.5.weight");
+    assert_eq!(similar("blk.5.weight.long"), ["blk.5.weight.longer", "blk.5.weight"]);
     assert!(
         model.handle(TensorPlace { file: 0, index: 303 }).is_none()
             && model.handle(TensorPlace { file: 1, index: 0 }).is_none()
