@@ -3,9 +3,35 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Once;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+static BUILT: Once = Once::new();
+
+/// Builds all examples as the tests were built: in the same folder, with the same profile and target.
+fn build() {
+    let tests = std::env::current_exe().unwrap();
+    let folders: Vec<&str> =
+        tests.ancestors().skip(2).take(2).map(|at| at.file_name().unwrap().to_str().unwrap()).collect();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--examples"]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    match folders[0] {
+        "debug" => {}
+        profile => {
+            cargo.args(["--profile", profile]);
+        }
+    }
+    // `target/debug`, or with `--target` `target/x86_64-unknown-linux-gnu/debug`.
+    let mut target = tests.ancestors().nth(3).unwrap();
+    if folders[1].matches('-').count() >= 2 {
+        cargo.args(["--target", folders[1]]);
+        target = target.parent().unwrap();
+    }
+    assert!(cargo.env("CARGO_TARGET_DIR", target).status().unwrap().success());
 }
 
 /// Runs an example, which `cargo test -p ggufkit` has built.
@@ -13,10 +39,13 @@ fn run(name: &str, args: &[&Path]) -> Output {
     let tests = std::env::current_exe().unwrap();
     let programs = tests.ancestors().nth(2).unwrap().join("examples");
     let program = programs.join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    // With `--test it` alone, cargo builds no examples.
     let changed = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
-    let is_current = changed(program.clone()) > changed(folder().join(name).with_extension("rs"));
-    assert!(is_current, "{} is missing or old: run cargo build --examples", program.display());
+    let is_current = || changed(program.clone()) > changed(folder().join(name).with_extension("rs"));
+    // With `--test it` alone, cargo builds no examples.
+    if !is_current() {
+        BUILT.call_once(build);
+    }
+    assert!(is_current(), "{} is missing or old: run cargo build --examples", program.display());
     Command::new(program).args(args).output().unwrap()
 }
 
