@@ -20,11 +20,12 @@
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
 //! | copy a model with other metadata | [`edit_metadata`] | `edit` |
 //! | change the metadata of a file in place | [`EditPlan`] | `edit` |
-//! | rename, reorder or remove tensors | [`Draft::copy_of`] | `edit` |
+//! | rename, reorder or remove tensors; plan any others | [`Draft::copy_of`], [`pipeline::plan`] | `edit` |
 //! | merge shards | [`merge`] | `edit` |
 //! | split a model | [`split`], then [`run`](Plan::run) of its plan | `edit` |
 //! | compare two models | [`diff`]; [`Diff::values`] for the values of a key | `edit` |
 //! | hash, join, extract, repair, estimate memory | [`edit`] | `edit` |
+//! | read or set chat templates | [`edit::templates`] | `edit` |
 //! | write to memory or a custom sink | [`Plan::run_to`], [`MemorySink`] | `edit` |
 //! | write several files in one read, such as two types of a model | [`pipeline::run_all`]; of a checkpoint, see [`Conversion::plan`] | `edit` |
 //! | show progress, or cancel | [`Progress`] | `edit` |
@@ -48,7 +49,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
-    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
 )]
 #![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
 
