@@ -36,7 +36,7 @@ impl Ggml {
     /// Loads `libggml-base` from the peers' folder.
     ///
     /// # Errors
-    /// Those of the loader.
+    /// If the library cannot be loaded, or lacks a function.
     pub fn load(peers: &Path) -> Result<Ggml, libloading::Error> {
         // SAFETY: ggml's initialisers only set up its own tables.
         unsafe { Library::new(peers.join("lib/libggml-base.so")) }.map(Ggml)

@@ -57,7 +57,7 @@ impl Watch {
             return Ok(());
         }
         self.next = bytes.len().saturating_mul(2);
-        room(bytes.len())?;
+        check_memory(bytes.len())?;
         let head = Gguf::partial(bytes, scan);
         dialect(&head)?;
         let alignment = key_values(&head, |_| Ok(()))?;
@@ -66,7 +66,7 @@ impl Watch {
 }
 
 /// Checks that this many more bytes can be allocated. A later failed allocation would abort the process.
-fn room(bytes: usize) -> Result<(), Failure> {
+fn check_memory(bytes: usize) -> Result<(), Failure> {
     let mut tried = Vec::<u8>::new();
     tried.try_reserve_exact(bytes).map_err(|_| no_memory())?;
     // Prevents the compiler from removing the unused allocation.
@@ -88,7 +88,7 @@ pub fn read_head(reader: &mut impl Read, total: u64) -> Result<Gguf<'static>, Fa
     let mut watch = Watch::new();
     let head = gguf_io::read_head_with(reader, scan(total), |bytes, scan| watch.look(bytes, scan))?;
     // The index has less than a word for every byte.
-    room(head.bytes().len())?;
+    check_memory(head.bytes().len())?;
     Ok(head.into_gguf()?)
 }
 
@@ -122,7 +122,7 @@ pub fn read_head_exactly(
         }
         watch.look(&bytes, &scan)?;
     }
-    room(bytes.len())?;
+    check_memory(bytes.len())?;
     Ok(Gguf::from_scan(bytes, &scan)?)
 }
 
@@ -307,7 +307,7 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
     let objects = context.tensors.len() + usize::from(read.is_some());
     let mem_size = objects.checked_mul(overhead).and_then(|o| o.checked_add(data_bytes)).ok_or_else(too_large)?;
     // ggml aborts the process if memory is exhausted, so the allocation is tested first, including ggml's overhead.
-    room(mem_size.checked_add(SPARE).ok_or_else(too_large)?)?;
+    check_memory(mem_size.checked_add(SPARE).ok_or_else(too_large)?)?;
     let params = InitParams { mem_size, mem_buffer: std::ptr::null_mut(), no_alloc: read.is_none() };
     // SAFETY: the signature is that of ggml.h, and the memory is ggml's own.
     let made = unsafe { (ggml.init)(params) };

@@ -127,9 +127,9 @@ pub unsafe extern "C" fn gguf_x_check_file(fname: *const c_char) -> *mut Report 
         // SAFETY: guaranteed by the caller.
         let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
         let named = |e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
-        let said = |e: gguf_io::Error| Failure::new(e.to_string());
-        gguf_io::in_place::finish(path).map_err(said)?;
-        let mut file = gguf_io::open_regular(path).map_err(said)?;
+        let failure = |e: gguf_io::Error| Failure::new(e.to_string());
+        gguf_io::in_place::finish(path).map_err(failure)?;
+        let mut file = gguf_io::open_regular(path).map_err(failure)?;
         let total = file.metadata().map_err(named)?.len();
         let head = gguf_io::read_head(&mut file, Some(total)).map_err(named)?;
         let findings = gguf_format::check::format(head.bytes(), total);

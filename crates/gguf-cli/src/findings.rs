@@ -47,7 +47,7 @@ pub enum Judged {
     Unopened(PathBuf, Failure),
 }
 
-/// How findings are judged and shown.
+/// Which findings are errors, and which are shown.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Treat warnings as errors
@@ -68,7 +68,7 @@ pub struct Options {
 }
 
 /// The verdict for findings: bad if there are errors or, with `strict`, warnings.
-pub fn judge(sections: &[Section], strict: bool) -> Verdict {
+pub fn verdict(sections: &[Section], strict: bool) -> Verdict {
     let limit = if strict { Severity::Warning } else { Severity::Error };
     let is_bad = sections.iter().any(|s| s.report.worst().is_some_and(|worst| worst >= limit));
     if is_bad { Verdict::Bad } else { Verdict::Good }
@@ -230,8 +230,8 @@ fn print_findings(ui: &mut Ui, report: &Report, mut findings: Vec<Cow<'_, Findin
 
 /// Prints a text after a label, wrapped on a terminal.
 fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Result<()> {
-    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()));
-    for (i, line) in wrap(text, room).iter().enumerate() {
+    let columns = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()));
+    for (i, line) in wrap(text, columns).iter().enumerate() {
         let label = if i == 0 { label.to_owned() } else { " ".repeat(label.len()) };
         let line = ui.paint(format!("{label}{line}"), style);
         writeln!(ui.out, "{line}")?;

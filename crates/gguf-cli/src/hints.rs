@@ -10,7 +10,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{FileKind, Problem};
-use gguf_hf::{AdapterProblem, DraftProblem, FolderError, Mtp, PlanError};
+use gguf_hf::{AdapterProblem, DraftModelProblem, FolderError, Mtp, PlanError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -188,8 +188,8 @@ pub fn for_conversion(e: &gguf_hf::Error) -> Option<String> {
         {
             wrong_kind(file)?
         }
-        gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "pass it with --target".to_owned(),
-        gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "omit --target".to_owned(),
+        gguf_hf::Error::DraftModel { source: DraftModelProblem::NoTarget, .. } => "pass it with --target".to_owned(),
+        gguf_hf::Error::DraftModel { source: DraftModelProblem::NotADraft, .. } => "omit --target".to_owned(),
         gguf_hf::Error::Plan { source: PlanError::NotSeparate { asked, .. }, .. } => match asked {
             Mtp::Only => "omit --mtp".to_owned(),
             _ => "omit --no-mtp".to_owned(),

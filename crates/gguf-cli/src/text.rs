@@ -52,12 +52,12 @@ fn string(s: Str<'_>, limit: Option<usize>) -> String {
     if start.as_bytes().len() == bytes.len() && text_width(&text) <= limit {
         return text;
     }
-    let said = format!(" ({} bytes)", grouped(bytes.len() as u64));
-    let mut text = cut_end(&Str::to_string(&start), limit.saturating_sub(said.len()).max(1));
+    let length = format!(" ({} bytes)", grouped(bytes.len() as u64));
+    let mut text = cut_end(&Str::to_string(&start), limit.saturating_sub(length.len()).max(1));
     if !text.ends_with('…') {
         text.push('…');
     }
-    text + &said
+    text + &length
 }
 
 /// The first `n` bytes, without the bytes of a character that the cut would split.

@@ -161,9 +161,9 @@ impl Ui {
     /// If standard output cannot be written.
     pub fn field(&mut self, label: &str, style: Style, text: &str) -> io::Result<()> {
         let indent = text_width(label);
-        let room = self.width.map_or(usize::MAX, |w| w.saturating_sub(indent));
+        let columns = self.width.map_or(usize::MAX, |w| w.saturating_sub(indent));
         let mut start = self.paint(label, style).to_string();
-        for line in wrap(text, room) {
+        for line in wrap(text, columns) {
             writeln!(self.out, "{start}{line}")?;
             start = " ".repeat(indent);
         }
@@ -294,9 +294,9 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     if text_width(text) <= width {
         return text.to_owned();
     }
-    let room = width.saturating_sub(1);
-    let tail = start_of(text.chars().rev(), room / 2);
-    let mut out = start_of(text.chars(), room - room / 2);
+    let columns = width.saturating_sub(1);
+    let tail = start_of(text.chars().rev(), columns / 2);
+    let mut out = start_of(text.chars(), columns - columns / 2);
     out.push('…');
     out.extend(tail.chars().rev());
     out

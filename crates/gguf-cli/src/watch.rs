@@ -74,7 +74,7 @@ impl Watch {
     }
 
     /// Describes the result of resuming an earlier run, if any work was kept.
-    pub fn said_of_kept(&self) -> Option<String> {
+    pub fn resume_note(&self) -> Option<String> {
         let (kept, damaged) = (self.line.kept(), self.damaged.load(Ordering::Relaxed));
         let unusable = self.unusable.load(Ordering::Relaxed);
         match (kept, damaged) {

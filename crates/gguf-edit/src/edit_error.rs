@@ -333,6 +333,7 @@ fn or_names(f: &mut fmt::Formatter<'_>, nearest: &[String]) -> fmt::Result {
 }
 
 impl fmt::Display for EditError {
+    #[allow(clippy::too_many_lines, reason = "one match over all errors")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EditError::Io(e) => e.fmt(f),

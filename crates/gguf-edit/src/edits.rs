@@ -287,7 +287,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
 /// ```
 ///
 /// # Errors
-/// If neither or both have it.
+/// If neither a key nor a tensor has the name, or both do.
 pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {
     let is_key = stored_key(head, from).is_some();
     let is_tensor = head.tensors.iter().any(|tensor| tensor.name == from.as_bytes());

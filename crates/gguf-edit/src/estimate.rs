@@ -567,9 +567,9 @@ fn read(model: &Model, arch: &str, tower: Option<&Tower>) -> Result<Hparams, Edi
 /// The layers with a sliding window.
 #[derive(Debug)]
 enum Pattern {
-    /// All except every n-th.
+    /// All layers except every n-th.
     Every(u64),
-    /// The listed ones.
+    /// The layers whose element is true.
     Listed(Vec<bool>),
 }
 

@@ -124,7 +124,7 @@ pub struct EditPlan {
     /// The index and length of the current padding key, if any.
     pad: Option<(usize, u64)>,
     new: NewStart,
-    way: EditMethod,
+    method: EditMethod,
     reserve: u64,
     /// Whether a new file has no more space than is reserved.
     compact: bool,
@@ -186,7 +186,7 @@ impl EditPlan {
         if head.kvs.iter().any(|kv| is_pad_key(kv) && !is_pad(kv)) {
             return Err(EditError::NotPadding);
         }
-        let pad = head.kvs.iter().position(is_pad).map(|at| (at, room_of(gguf)));
+        let pad = head.kvs.iter().position(is_pad).map(|at| (at, reserved_bytes(gguf)));
         head.kvs.retain(|kv| !is_pad_key(kv));
         let real = match file.as_file() {
             None => file.path().to_owned(),
@@ -203,12 +203,12 @@ impl EditPlan {
             changes,
             head,
             pad,
-            way: EditMethod::Nothing,
+            method: EditMethod::Nothing,
             reserve: options.reserve,
             compact: options.rewrite,
         };
-        let has_room = plan.new.pad.unwrap_or(0) >= options.reserve;
-        if plan.changes.is_empty() && has_room && !options.rewrite {
+        let has_reserve = plan.new.pad.unwrap_or(0) >= options.reserve;
+        if plan.changes.is_empty() && has_reserve && !options.rewrite {
             return Ok(plan);
         }
         if plan.changes.iter().any(|change| change.is_about(ALIGNMENT_KEY)) {
@@ -232,14 +232,14 @@ impl EditPlan {
         };
         if why.is_none() {
             if let Some(new) = self.fit()? {
-                self.way = EditMethod::Reserved;
+                self.method = EditMethod::Reserved;
                 self.new = new;
                 return self.verify();
             }
             let unit = space::block_bytes(&self.real).ok().and_then(|block| self.unit(block));
             if let Some(unit) = unit.filter(|_| space::can_insert(&self.real)) {
                 let new = self.grown(unit)?;
-                self.way = EditMethod::Insert { bytes: new.data_offset.saturating_sub(old_offset) };
+                self.method = EditMethod::Insert { bytes: new.data_offset.saturating_sub(old_offset) };
                 self.new = new;
                 return self.verify();
             }
@@ -255,7 +255,7 @@ impl EditPlan {
     fn choose_new_file(&mut self, path: &Path, why: &'static str) -> Result<(), EditError> {
         let shares = self.file.as_file().is_some_and(|file| space::can_share(file, path));
         let block = space::block_bytes(path).ok().filter(|_| shares);
-        (self.way, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
+        (self.method, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
             Some(unit) => (EditMethod::Share, self.same_or_grown(unit)?),
             None => (EditMethod::Copy { why }, self.anew()?),
         };
@@ -391,11 +391,11 @@ impl EditPlan {
 
     /// How the file is edited.
     pub fn method(&self) -> EditMethod {
-        self.way
+        self.method
     }
 
     /// Bytes reserved for later edits in the result, without the padding to the alignment.
-    pub fn room(&self) -> u64 {
+    pub fn reserved_bytes(&self) -> u64 {
         self.new.pad.unwrap_or(0)
     }
 
@@ -403,7 +403,7 @@ impl EditPlan {
     pub fn file_bytes(&self) -> (u64, u64) {
         let before = self.file.file_bytes();
         let moved = self.new.data_offset.saturating_sub(self.gguf().data_offset());
-        match self.way {
+        match self.method {
             EditMethod::Nothing | EditMethod::Reserved => (before, before),
             _ => {
                 (before, before.saturating_sub(self.gguf().data_offset().saturating_sub(self.new.data_offset)) + moved)
@@ -413,7 +413,7 @@ impl EditPlan {
 
     /// Bytes written to the file or to a new one, not including the journal.
     pub fn written_bytes(&self) -> u64 {
-        match self.way {
+        match self.method {
             EditMethod::Nothing => 0,
             EditMethod::Reserved | EditMethod::Insert { .. } | EditMethod::Share => self.new.bytes.len() as u64,
             EditMethod::Copy { .. } => self.file_bytes().1,
@@ -424,7 +424,7 @@ impl EditPlan {
     /// part of the model.
     pub fn new_findings(&self) -> Vec<Finding> {
         let Ok(new) = self.parsed() else { return Vec::new() };
-        if self.way == EditMethod::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
+        if self.method == EditMethod::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
             return Vec::new();
         }
         let findings = |gguf: &Gguf<'_>, file_bytes: u64| -> Vec<Finding> {
@@ -454,8 +454,8 @@ impl EditPlan {
     /// [`gguf_io::Error::Busy`] if another process is editing the file, and [`gguf_io::Error::Changed`] if it has changed since it was
     /// opened. The file is unchanged after any error, except for [`gguf_io::Error::Unfinished`].
     pub fn run(self, progress: &dyn Progress) -> Result<EditMethod, EditError> {
-        match self.way {
-            EditMethod::Nothing => Ok(self.way),
+        match self.method {
+            EditMethod::Nothing => Ok(self.method),
             _ => {
                 let lock = EditLock::new(&self.real)?;
                 self.run_locked(lock, progress)
@@ -470,15 +470,15 @@ impl EditPlan {
     /// See [`run`](EditPlan::run).
     pub fn run_locked(mut self, mut lock: EditLock, progress: &dyn Progress) -> Result<EditMethod, EditError> {
         lock.check(&self.file)?;
-        match self.way {
-            EditMethod::Nothing => return Ok(self.way),
+        match self.method {
+            EditMethod::Nothing => return Ok(self.method),
             EditMethod::Reserved | EditMethod::Insert { .. } => {
                 match self.replace(&mut lock, &|step| progress.event(Event::Edited { step })) {
                     Err(EditError::Io(e)) if self.may_write_anew(&e) => {
                         let real = self.real.clone();
                         self.choose_new_file(&real, NO_INSERT)?;
                     }
-                    result => return result.map(|()| self.way),
+                    result => return result.map(|()| self.method),
                 }
             }
             EditMethod::Share | EditMethod::Copy { .. } => {}
@@ -490,22 +490,22 @@ impl EditPlan {
         output.sync()?;
         progress.event(Event::Synced);
         lock.check(&self.file)?;
-        let EditPlan { file, real, way, .. } = self;
+        let EditPlan { file, real, method, .. } = self;
         output.commit_over(file)?;
         progress.event(Event::Named { path: &real });
         progress.event(Event::Finished);
-        Ok(way)
+        Ok(method)
     }
 
     fn may_write_anew(&self, e: &gguf_io::Error) -> bool {
         let is_unsupported = matches!(e, gguf_io::Error::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput));
-        is_unsupported && matches!(self.way, EditMethod::Insert { .. })
+        is_unsupported && matches!(self.method, EditMethod::Insert { .. })
     }
 
     /// Edits the file in place.
     fn replace(&self, lock: &mut EditLock, on: &dyn Fn(EditStep)) -> Result<(), EditError> {
-        let inserted = match self.way {
+        let inserted = match self.method {
             EditMethod::Insert { bytes } => bytes,
             _ => 0,
         };
@@ -543,7 +543,7 @@ impl EditPlan {
         output.commit()?;
         progress.event(Event::Named { path: out });
         progress.event(Event::Finished);
-        Ok(self.way)
+        Ok(self.method)
     }
 
     /// Writes the new file.
@@ -558,12 +558,12 @@ impl EditPlan {
             Some(n) => new_offset.saturating_add(n),
             None => head.len() as u64,
         };
-        if let EditMethod::Copy { .. } = self.way {
+        if let EditMethod::Copy { .. } = self.method {
             output.set_len(whole)?;
         }
         progress.event(Event::Started { n_tensors: self.head.tensors.len(), bytes: n_data });
         // The block that contains the end of the head is copied with the data, then the head overwrites its part.
-        let block = match self.way {
+        let block = match self.method {
             EditMethod::Share => space::block_bytes(path).unwrap_or(1),
             _ => 1,
         };
@@ -601,7 +601,7 @@ pub fn reserve(head: &mut Head, bytes: u64) {
 }
 
 /// The space that a head reserves for edits, without the padding to the alignment.
-pub fn room_of(gguf: &Gguf<'_>) -> u64 {
+pub fn reserved_bytes(gguf: &Gguf<'_>) -> u64 {
     match gguf.get(PAD_KEY) {
         Some(ValueRef::String(pad)) => pad.as_bytes().len() as u64,
         _ => 0,

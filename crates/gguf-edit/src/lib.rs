@@ -10,7 +10,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
-    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
 )]
 
 pub mod card;
@@ -47,7 +53,7 @@ pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};
 pub use file_hash::file_hashes;
 pub use hash::{Algorithm, HashOptions, Hashes, hash};
-pub use in_place::{EditMethod, EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, reserve, room_of};
+pub use in_place::{EditMethod, EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, reserve, reserved_bytes};
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};

@@ -221,18 +221,18 @@ impl Hashes {
     /// the model lacks.
     pub fn compare(&self, manifest: &Manifest, file: &str, algorithms: &[Algorithm]) -> Vec<Compared> {
         let names: HashSet<&[u8]> = self.tensors().map(|tensor| tensor.name).collect();
-        let mut said = BTreeMap::new();
+        let mut unmatched = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
             // Of duplicate lines, the first takes precedence, as in llama-gguf-hash.
-            said.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
+            unmatched.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
         }
         let mut compared = Vec::new();
         let mut compare = |algorithm: Algorithm, hash: &str, tensor: Option<&[u8]>| {
             if !algorithms.contains(&algorithm) {
                 return;
             }
-            let status = match said.remove(&(algorithm, tensor.map(<[u8]>::to_vec))) {
+            let status = match unmatched.remove(&(algorithm, tensor.map(<[u8]>::to_vec))) {
                 Some(expected) if expected == hash => Status::Ok,
                 Some(_) => Status::Mismatch,
                 None => Status::NotListed,
@@ -250,7 +250,7 @@ impl Hashes {
         }
         for (entry, tensor) in listed {
             if tensor.is_some()
-                && said.remove(&(entry.algorithm, tensor.clone())).is_some()
+                && unmatched.remove(&(entry.algorithm, tensor.clone())).is_some()
                 && algorithms.contains(&entry.algorithm)
             {
                 let (algorithm, hash) = (entry.algorithm, entry.hash.clone());

@@ -25,7 +25,7 @@ mod save;
 pub use compare::{BadRange, Comparison, Difference};
 
 use head::MendedHead;
-use place::Places;
+use place::Offsets;
 
 /// The completeness of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,8 +215,8 @@ impl Diagnosis {
         let mut unplaced = vec![false; offsets.len()];
         match place::of(gguf, self.file_bytes) {
             _ if is_draft => {}
-            Places::Possible => {}
-            Places::Determined(places) => {
+            Offsets::Possible => {}
+            Offsets::Determined(places) => {
                 for (index, right) in places {
                     let Some((found, tensor)) = offsets.get_mut(index).zip(gguf.tensor_by_index(index as u64)) else {
                         continue;
@@ -225,7 +225,7 @@ impl Diagnosis {
                     self.mends.push(Mend::Offset { tensor, found: std::mem::replace(found, right), right });
                 }
             }
-            Places::Unknown(indices) => {
+            Offsets::Unknown(indices) => {
                 indices.iter().filter_map(|&i| unplaced.get_mut(i).map(|u| *u = true)).for_each(drop);
             }
         }

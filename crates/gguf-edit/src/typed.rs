@@ -187,7 +187,7 @@ const TYPES: [(&str, ValueType); 13] = [
 /// ```
 ///
 /// # Errors
-/// If it is not valid.
+/// If the text is not the name of a type.
 pub fn parse_kind(text: &str) -> Result<KeyType, EditError> {
     let find = |name: &str| TYPES.iter().find(|(known, _)| *known == name.trim()).map(|(_, ty)| *ty);
     let text = text.trim();
@@ -291,7 +291,7 @@ fn wrong(key: &str, kind: KeyType, found: &str) -> EditError {
 /// A value from text: a string unchanged, numbers in decimal or after `0x`, booleans as `true` or `false`, arrays as JSON.
 ///
 /// # Errors
-/// If it does not have the type.
+/// If the text is not a value of the type.
 pub fn value_of_text(key: &str, kind: KeyType, text: &str) -> Result<Value, EditError> {
     let ty = match kind {
         KeyType::Scalar(ValueType::STRING) => return Ok(text.into()),
@@ -337,7 +337,7 @@ fn integer(ty: ValueType, n: i128) -> Option<Value> {
 /// `hex`.
 ///
 /// # Errors
-/// If it does not have the type.
+/// If the JSON is not a value of the type.
 pub fn value_of_json(key: &str, kind: KeyType, json: &Json) -> Result<Value, EditError> {
     match kind {
         KeyType::Scalar(ty) => scalar_of_json(ty, json).ok_or_else(|| wrong(key, kind, &json.to_string())),

@@ -100,12 +100,12 @@ pub struct Dialect {
     /// Whether the magic is reversed.
     pub reversed_magic: bool,
     /// Choices that the draft leaves open; all `false` for released versions.
-    pub draft: DraftReading,
+    pub draft: DraftVersionReading,
 }
 
 /// The choices that the draft leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct DraftReading {
+pub struct DraftVersionReading {
     /// Whether `value_len` includes the length fields inside strings and arrays.
     pub value_len_is_inclusive: bool,
     /// Whether arrays store the type before the length, as in the released versions.
@@ -122,7 +122,7 @@ impl Dialect {
             order: ByteOrder::Little,
             nul_strings: false,
             reversed_magic: false,
-            draft: DraftReading { value_len_is_inclusive: false, array_type_first: false, full_padding: false },
+            draft: DraftVersionReading { value_len_is_inclusive: false, array_type_first: false, full_padding: false },
         }
     }
 

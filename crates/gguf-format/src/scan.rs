@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::cursor::{Cursor, Need};
 use crate::error::{Error, Field, Problem};
 use crate::header::align_up;
-use crate::header::{ByteOrder, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version};
+use crate::header::{ByteOrder, DRAFT_ALIGNMENT, Dialect, DraftVersionReading, MAGIC, REVERSED_MAGIC, Version};
 use crate::sniff::FileKind;
 use crate::tensor::Dims;
 use crate::types::n_elements;
@@ -365,7 +365,7 @@ impl HeadScan {
         let first = c.u32().at(field, at)?;
         let Some(second) = self.if_there(c.u32()).at(field, at)? else { return Ok(()) };
         let second = ValueType(second);
-        let mut draft = DraftReading::default();
+        let mut draft = DraftVersionReading::default();
         let is_draft = if let Some(n) = second.fixed_bytes() {
             // `first` is a released value type as well; but a key only follows the actual end of the value.
             let released = match ValueType(first).fixed_bytes() {

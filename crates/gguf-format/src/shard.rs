@@ -194,7 +194,7 @@ pub enum ShardProblem {
     /// The total number of tensors differs from `split.tensors.count`.
     WrongTensorsCount {
         /// The `split.tensors.count` of the files.
-        said: u64,
+        stated: u64,
         /// Actual number of tensors.
         found: u64,
     },
@@ -220,8 +220,8 @@ impl fmt::Display for ShardProblem {
                 "shard {} has {SPLIT_TENSORS_COUNT} {found}, another one has {expected}",
                 file.saturating_add(1)
             ),
-            ShardProblem::WrongTensorsCount { said, found } => {
-                write!(f, "the shards hold {found} tensors, but {SPLIT_TENSORS_COUNT} is {said}")
+            ShardProblem::WrongTensorsCount { stated, found } => {
+                write!(f, "the shards hold {found} tensors, but {SPLIT_TENSORS_COUNT} is {stated}")
             }
         }
     }
@@ -260,18 +260,18 @@ pub fn problems(files: &[ShardKeys]) -> Vec<ShardProblem> {
             }
         }
     }
-    if let Some(said) = files.iter().find_map(|keys| keys.tensors_count) {
+    if let Some(stated) = files.iter().find_map(|keys| keys.tensors_count) {
         for (file, keys) in files.iter().enumerate() {
             match keys.tensors_count {
-                Some(count) if count != said => {
-                    found.push(ShardProblem::TensorsCountDiffers { file, found: count, expected: said });
+                Some(count) if count != stated => {
+                    found.push(ShardProblem::TensorsCountDiffers { file, found: count, expected: stated });
                 }
                 _ => {}
             }
         }
         let n_tensors = files.iter().fold(0u64, |sum, keys| sum.saturating_add(keys.n_tensors));
-        if n_tensors != said {
-            found.push(ShardProblem::WrongTensorsCount { said, found: n_tensors });
+        if n_tensors != stated {
+            found.push(ShardProblem::WrongTensorsCount { stated, found: n_tensors });
         }
     }
     found
@@ -352,7 +352,7 @@ mod tests {
             (&[shard(0, 0, 4, 4)], &[]),
             (&[shard(0, 2, 5, 3), shard(1, 2, 5, 2)], &[]),
             (&[shard(0, 2, 5, 0), shard(1, 2, 5, 5)], &[]),
-            (&[shard(0, 0, 4, 3)], &[WrongTensorsCount { said: 4, found: 3 }]),
+            (&[shard(0, 0, 4, 3)], &[WrongTensorsCount { stated: 4, found: 3 }]),
             (&[shard(0, 3, 4, 4)], &[WrongCount { file: 0, found: 3, files: 1 }]),
             (
                 &[shard(1, 2, 5, 3), shard(0, 2, 5, 2)],
@@ -365,7 +365,7 @@ mod tests {
                     MissingKey { file: 1, key: SPLIT_NO },
                     MissingKey { file: 1, key: SPLIT_COUNT },
                     MissingKey { file: 1, key: SPLIT_TENSORS_COUNT },
-                    WrongTensorsCount { said: 5, found: 7 },
+                    WrongTensorsCount { stated: 5, found: 7 },
                 ],
             ),
             (

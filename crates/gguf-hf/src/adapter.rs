@@ -20,7 +20,7 @@ use self::factors::{Factor, Obstacle, Pair};
 use self::problem::AdapterProblem;
 use self::settings::Settings;
 use crate::arch::{self, Scope, Stored};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::config::Config;
 use crate::config_file::{CONFIG, config_of};
 use crate::conversion::OutputKind;
@@ -53,14 +53,14 @@ pub(crate) struct Adapter {
     config: Config,
     /// The name of the weights file.
     weights: &'static str,
-    checkpoint: Checkpoint,
+    checkpoint: TensorFiles,
 }
 
 impl Strategy for Adapter {
     const KIND: OutputKind = OutputKind::Adapter;
     type Planned = Settings;
 
-    fn read(request: &Request<'_>, _: Option<Checkpoint>) -> Result<Adapter, Error> {
+    fn read(request: &Request<'_>, _: Option<TensorFiles>) -> Result<Adapter, Error> {
         let files = &request.files;
         let fail = |source| Error::Adapter { path: files.path().join(settings::FILE), source };
         let document = files.json_or_null(settings::FILE)?;
@@ -79,7 +79,7 @@ impl Strategy for Adapter {
             let found = crate::checkpoint::other_weights(files);
             return Err(Error::Adapter { path: files.path().to_owned(), source: AdapterProblem::NoWeights { found } });
         };
-        let mut checkpoint = Checkpoint::open_file(files, weights)?;
+        let mut checkpoint = TensorFiles::open_file(files, weights)?;
         if weights == WEIGHTS[0] {
             checkpoint.sort_by_data();
         }

@@ -1,6 +1,6 @@
 //! Checkpoints: folders with a configuration and one or more tensor files.
 //!
-//! A [`Checkpoint`] holds the name, format, shape and location of every tensor after reading the file headers. Data is read on demand, by
+//! A [`TensorFiles`] holds the name, format, shape and location of every tensor after reading the file headers. Data is read on demand, by
 //! position, into the caller's buffer. Several threads can read at once, the caller controls memory use, and a file that shrinks during
 //! reading causes an error instead of a crash.
 
@@ -33,20 +33,20 @@ const MAX_INDEX: u64 = 100_000_000;
 /// The tensors of a checkpoint folder, open for reading.
 ///
 /// ```
-/// use gguf_hf::checkpoint::Checkpoint;
+/// use gguf_hf::checkpoint::TensorFiles;
 /// use gguf_hf::{Dtype, MemoryFolder};
 ///
 /// let header = br#"{"norm.weight":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
 /// let length = (header.len() as u64).to_le_bytes();
 /// let mut folder = MemoryFolder::new("my-model");
 /// folder.insert("model.safetensors", [&length[..], header, &[0; 4]].concat());
-/// let checkpoint = Checkpoint::open(&folder)?;
+/// let checkpoint = TensorFiles::open(&folder)?;
 /// let tensor = &checkpoint.tensors()[0];
 /// assert_eq!((tensor.name.as_str(), tensor.dtype, tensor.shape.as_slice()), ("norm.weight", Dtype::F16, &[2][..]));
 /// # Ok::<(), gguf_hf::Error>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Checkpoint {
+pub struct TensorFiles {
     parts: Vec<Part>,
     tensors: Vec<SourceTensor>,
     places: Vec<DataPlace>,
@@ -103,7 +103,7 @@ struct View {
     moves: Vec<Move>,
 }
 
-impl Checkpoint {
+impl TensorFiles {
     /// Opens the tensor files of a folder: the files that `model.safetensors.index.json` names, otherwise all `model*.safetensors`; if
     /// there are none, the files that `pytorch_model.bin.index.json` names, otherwise all `pytorch_model*.bin`. Tensors are ordered by file
     /// name, then by tensor name in a safetensors file (both by code point), or in stored order in a PyTorch file.
@@ -111,9 +111,9 @@ impl Checkpoint {
     /// # Errors
     /// If there are no tensor files, if one is missing or resolves to a path outside the folder, if a header is invalid, or if the index
     /// and the files list different tensors.
-    pub fn open(dir: &dyn Folder) -> Result<Checkpoint, Error> {
+    pub fn open(dir: &dyn Folder) -> Result<TensorFiles, Error> {
         for files in &FILES {
-            if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
+            if let Some(checkpoint) = TensorFiles::open_files(dir, files)? {
                 return Ok(checkpoint);
             }
         }
@@ -123,12 +123,12 @@ impl Checkpoint {
     /// Opens the tensor files that diffusers writes for an image model; `None` if the folder has none or holds another kind of model.
     ///
     /// # Errors
-    /// As for [`open`](Checkpoint::open).
-    pub(crate) fn open_images(dir: &dyn Folder) -> Result<Option<Checkpoint>, Error> {
-        if has_model(dir)? { Ok(None) } else { Checkpoint::open_files(dir, &IMAGES) }
+    /// As for [`open`](TensorFiles::open).
+    pub(crate) fn open_images(dir: &dyn Folder) -> Result<Option<TensorFiles>, Error> {
+        if has_model(dir)? { Ok(None) } else { TensorFiles::open_files(dir, &IMAGES) }
     }
 
-    fn open_files(dir: &dyn Folder, files: &Files) -> Result<Option<Checkpoint>, Error> {
+    fn open_files(dir: &dyn Folder, files: &Files) -> Result<Option<TensorFiles>, Error> {
         let index = read_index(dir, files.index)?;
         let names = match &index {
             Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
@@ -137,7 +137,7 @@ impl Checkpoint {
         if index.is_none() && names.is_empty() {
             return Ok(None);
         }
-        let checkpoint = Checkpoint::open_parts(dir, &names)?;
+        let checkpoint = TensorFiles::open_parts(dir, &names)?;
         if let Some(pairs) = index {
             checkpoint.compare_with_index(dir.path().join(files.index), &pairs)?;
         }
@@ -147,27 +147,27 @@ impl Checkpoint {
     /// Opens one tensor file of a folder, or all parts if its name marks it as one of several parts.
     ///
     /// # Errors
-    /// As for [`open`](Checkpoint::open).
-    pub fn open_file(dir: &dyn Folder, name: &str) -> Result<Checkpoint, Error> {
+    /// As for [`open`](TensorFiles::open).
+    pub fn open_file(dir: &dyn Folder, name: &str) -> Result<TensorFiles, Error> {
         for files in FILES.iter().chain([&IMAGES]) {
             match numbered_part(name, files.suffix) {
                 Some((stem, count)) if count > 1 && stem == files.prefix => {
-                    if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
+                    if let Some(checkpoint) = TensorFiles::open_files(dir, files)? {
                         return Ok(checkpoint);
                     }
                 }
                 Some((stem, count)) if count > 1 && FILES.iter().all(|files| stem != files.prefix) => {
                     let all = (1..=count).map(|i| format!("{stem}-{i:05}-of-{count:05}{}", files.suffix));
-                    return Checkpoint::open_parts(dir, &all.collect());
+                    return TensorFiles::open_parts(dir, &all.collect());
                 }
                 _ => {}
             }
         }
-        Checkpoint::open_parts(dir, &BTreeSet::from([name.to_owned()]))
+        TensorFiles::open_parts(dir, &BTreeSet::from([name.to_owned()]))
     }
 
-    fn open_parts(dir: &dyn Folder, names: &BTreeSet<String>) -> Result<Checkpoint, Error> {
-        let mut checkpoint = Checkpoint::empty();
+    fn open_parts(dir: &dyn Folder, names: &BTreeSet<String>) -> Result<TensorFiles, Error> {
+        let mut checkpoint = TensorFiles::empty();
         let mut missing = Vec::new();
         for name in names {
             match dir.open(name)? {
@@ -189,15 +189,15 @@ impl Checkpoint {
 
     /// Sorts the tensors by the position of their data.
     pub(crate) fn sort_by_data(&mut self) {
-        let Checkpoint { tensors, places, .. } = self;
+        let TensorFiles { tensors, places, .. } = self;
         let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
         both.compact_sort_by_key(|(place, _)| (place.part, place.offset));
         (*places, *tensors) = both.into_iter().unzip();
     }
 
     /// A checkpoint without tensors, for uses that need only the tokenizer.
-    pub fn empty() -> Checkpoint {
-        Checkpoint::default()
+    pub fn empty() -> TensorFiles {
+        TensorFiles::default()
     }
 
     /// Inserts the tensors of a file, if it exists, before all others. The name prefix `before` is replaced by `usual`.
@@ -343,7 +343,7 @@ enum Data<'a> {
     At(&'a Part, u64),
 }
 
-impl Checkpoint {
+impl TensorFiles {
     /// The bytes of a tensor from `offset`.
     fn find(&self, index: usize, offset: u64, len: usize) -> Result<Data<'_>, PipelineError> {
         let place =
@@ -361,7 +361,7 @@ impl Checkpoint {
     }
 }
 
-impl Source for Checkpoint {
+impl Source for TensorFiles {
     fn versions(&self) -> Vec<SourceVersion> {
         self.parts.iter().filter_map(|part| SourceVersion::of(&part.path, &*part.source)).collect()
     }
@@ -528,7 +528,7 @@ mod tests {
             ("d", "F32", &[1], vec![0, 0x80, 0, 0]),
         ];
         std::fs::write(dir.path().join("model.safetensors"), gguf_test::checkpoint::safetensors(&tensors)).unwrap();
-        let checkpoint = Checkpoint::open(&dir.path().to_owned()).unwrap();
+        let checkpoint = TensorFiles::open(&dir.path().to_owned()).unwrap();
         let found: Vec<bool> = (0..4).map(|index| checkpoint.is_zero(index).unwrap()).collect();
         assert_eq!(found, [true, false, true, false]);
     }

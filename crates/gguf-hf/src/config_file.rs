@@ -60,7 +60,8 @@ fn pooling(files: &Documents<'_>) -> Result<Option<Json>, Error> {
         ("pooling_mode_cls_token", "cls"),
         ("pooling_mode_lasttoken", "lasttoken"),
     ];
-    let mode = FLAGS.iter().find(|(flag, _)| pooling[*flag] == true).map(|(_, mode)| Json::from(*mode));
+    let mode =
+        FLAGS.iter().find(|(flag, _)| pooling.get(*flag) == Some(&Json::Bool(true))).map(|(_, mode)| Json::from(*mode));
     // Formulas accept the modes that llama.cpp knows.
     Ok(Some(mode.unwrap_or_else(|| pooling.get("pooling_mode").cloned().unwrap_or_else(|| "none".into()))))
 }

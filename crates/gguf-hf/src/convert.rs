@@ -14,7 +14,7 @@ use gguf_pipeline::{Progress, RunOptions, RunSummary};
 
 use crate::adapter::problem::AdapterProblem;
 use crate::adapter::{self, Adapter};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::conversion::{Conversion, OutputKind};
 use crate::error::Error;
 use crate::folder::Folder;
@@ -118,7 +118,7 @@ fn plan_at(location: &Location<'_>, options: &Options) -> Result<Conversion, Err
 }
 
 /// The steps of a conversion, from the documents to the layout of the output.
-fn plan_as<S: Strategy>(request: &Request<'_>, checkpoint: Option<Checkpoint>) -> Result<Conversion, Error> {
+fn plan_as<S: Strategy>(request: &Request<'_>, checkpoint: Option<TensorFiles>) -> Result<Conversion, Error> {
     let mut model = S::read(request, checkpoint)?;
     model.add_facts(request)?;
     let (tensors, planned) = model.plan_tensors(request)?;
@@ -127,7 +127,7 @@ fn plan_as<S: Strategy>(request: &Request<'_>, checkpoint: Option<Checkpoint>) -
 }
 
 /// Determines the kind of conversion, and the heads of the tensor files if the kind depends on them.
-fn locate(request: &Request<'_>) -> Result<(OutputKind, Option<Checkpoint>), Error> {
+fn locate(request: &Request<'_>) -> Result<(OutputKind, Option<TensorFiles>), Error> {
     let files = &request.files;
     if adapter::is_adapter(files)? {
         return Ok((OutputKind::Adapter, None));

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::documents::Documents;
 use crate::error::Error;
 use crate::facts::Fact;
@@ -13,13 +13,13 @@ use crate::facts::Fact;
 pub(crate) struct DenseModules {
     /// The number of tensors.
     pub(crate) n_tensors: usize,
-    /// Their configurations.
+    /// The configurations of the layers, as facts.
     pub(crate) configs: Vec<(Fact, Json)>,
 }
 
 /// Inserts the tensors of the dense layers listed in `modules.json` before all others. The configurations become the facts `dense_2` and
 /// `dense_3`.
-pub(crate) fn add(files: &Documents<'_>, checkpoint: &mut Checkpoint) -> Result<DenseModules, Error> {
+pub(crate) fn add(files: &Documents<'_>, checkpoint: &mut TensorFiles) -> Result<DenseModules, Error> {
     let modules = files.json_or_null("modules.json")?;
     let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_dense = |module: &&Json| module["type"].as_str().is_some_and(|ty| ty.ends_with("Dense"));

@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use gguf_format::GgmlType;
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use gguf_pipeline::Source;
 use serde_json::Value as Json;
 
-use self::problem::DraftProblem;
+use self::problem::DraftModelProblem;
 use crate::config::Config;
 use crate::config_file::{CONFIG, config_json};
 use crate::error::Error;
@@ -30,12 +30,12 @@ pub(crate) const MASK_EMBEDDING: &str = "mask_embedding.pt";
 ///
 /// # Errors
 /// If a draft model has no target or another model has one, or if the target's configuration cannot be read.
-pub(crate) fn target_config(request: &Request<'_>, table: Option<&Table>) -> Result<Option<Json>, Error> {
-    let wrong = |source| Err(Error::Draft { path: request.files.path().to_owned(), source });
+pub(crate) fn target_config(request: &Request<'_>, table: Option<&Checkpoint>) -> Result<Option<Json>, Error> {
+    let wrong = |source| Err(Error::DraftModel { path: request.files.path().to_owned(), source });
     let target = match (table.is_some_and(|table| table.is_draft), &request.target) {
         (true, Some(target)) => target,
-        (true, None) => return wrong(DraftProblem::NoTarget),
-        (false, Some(_)) => return wrong(DraftProblem::NotADraft),
+        (true, None) => return wrong(DraftModelProblem::NoTarget),
+        (false, Some(_)) => return wrong(DraftModelProblem::NotADraft),
         (false, None) => return Ok(None),
     };
     let invalid = |source| Error::Config { file: target.path().join(CONFIG), source };
@@ -44,7 +44,12 @@ pub(crate) fn target_config(request: &Request<'_>, table: Option<&Table>) -> Res
 }
 
 /// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The fact `token_ids` holds the ids.
-pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Config, table: &Table) -> Result<(), Error> {
+pub(crate) fn absolute_ids(
+    dir: &Path,
+    weights: &mut Weights,
+    config: &mut Config,
+    table: &Checkpoint,
+) -> Result<(), Error> {
     let place = weights.tensors().iter().position(|tensor| tensor.name == table.facts.ids);
     let Some((index, tensor)) = place.and_then(|index| Some((index, weights.tensors().get(index)?.clone()))) else {
         return Ok(());

@@ -10,7 +10,7 @@ use gguf_format::FileKind;
 use crate::adapter::problem::AdapterProblem;
 use crate::checkpoint::index::IndexProblem;
 use crate::config;
-use crate::draft::problem::DraftProblem;
+use crate::draft_model::problem::DraftModelProblem;
 use crate::export::problem::ExportProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
@@ -151,11 +151,11 @@ pub enum Error {
         source: AdapterProblem,
     },
     /// The target model of a draft model is missing, or a target is given for another model.
-    Draft {
+    DraftModel {
         /// The folder.
         path: PathBuf,
         /// The error.
-        source: DraftProblem,
+        source: DraftModelProblem,
     },
     /// The tokenizer, the model card or another small file of the folder is invalid.
     Folder(FolderError),
@@ -199,7 +199,7 @@ impl Error {
             | Error::Config { .. }
             | Error::Plan { .. }
             | Error::Adapter { .. }
-            | Error::Draft { .. }
+            | Error::DraftModel { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -282,7 +282,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::Draft { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::DraftModel { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Export { path, problem } => write!(f, "{}: {problem}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),

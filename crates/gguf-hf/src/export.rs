@@ -481,7 +481,7 @@ fn operation(parts: Vec<Restoring>, tensors: &[FileTensor], n_elements: u64) -> 
     let (mut inputs, mut moves): (Vec<Input>, Vec<Move>) = Default::default();
     let mut left = n_elements;
     for part in parts {
-        // Another copy of what is there already.
+        // The parts before have all elements of the tensor, and this one repeats them.
         if left == 0 {
             continue;
         }

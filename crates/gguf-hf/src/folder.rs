@@ -48,7 +48,7 @@ pub trait Folder: Send + Sync + fmt::Debug {
     /// for a missing folder in it. The order does not matter, and other entries may be included.
     ///
     /// # Errors
-    /// If they cannot be listed.
+    /// If the folder cannot be listed.
     fn names(&self, within: &str) -> io::Result<Vec<String>>;
 
     /// Opens a file; `None` if it does not exist. Names come from a checkpoint, too: one such as `../x` or `/x` must not lead elsewhere.

@@ -15,7 +15,7 @@ use gguf_format::{GgmlType, MAX_DIMS, n_elements};
 use gguf_model::image::{IMAGE_MODELS, ImageModel as KnownModel, ORIGINAL_SHAPE, PREFIXES, WHOLE_PREFIX, recognize};
 use gguf_pipeline::plan::{Input, Op, Reason, SourcePlace, TensorPlan};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::conversion::OutputKind;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
@@ -57,7 +57,7 @@ pub fn is_image_model_folder(folder: &dyn Folder) -> Result<bool, Error> {
 }
 
 /// Whether the tensors of a checkpoint are those of a known image model.
-pub(crate) fn is_known(checkpoint: &Checkpoint) -> bool {
+pub(crate) fn is_known(checkpoint: &TensorFiles) -> bool {
     Names::of(checkpoint).model(checkpoint).is_some()
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn unknown(request: &Request<'_>) -> Error {
 pub(crate) struct ImageModel {
     model: &'static KnownModel,
     names: Names,
-    checkpoint: Checkpoint,
+    checkpoint: TensorFiles,
 }
 
 impl Strategy for ImageModel {
@@ -80,7 +80,7 @@ impl Strategy for ImageModel {
     /// The shapes of reshaped tensors, by their keys.
     type Planned = Vec<(String, Vec<i32>)>;
 
-    fn read(request: &Request<'_>, checkpoint: Option<Checkpoint>) -> Result<ImageModel, Error> {
+    fn read(request: &Request<'_>, checkpoint: Option<TensorFiles>) -> Result<ImageModel, Error> {
         let mut checkpoint = checkpoint.unwrap_or_default();
         let fail = |source| Error::Plan { path: request.path(), source };
         let names = Names::of(&checkpoint);
@@ -174,10 +174,10 @@ impl Strategy for ImageModel {
 }
 
 /// The tensors of the file of a folder, or of the diffusers files in the folder; `None` for a folder without such files.
-pub(crate) fn open(dir: &dyn Folder, file: Option<&str>) -> Result<Option<Checkpoint>, Error> {
+pub(crate) fn open(dir: &dyn Folder, file: Option<&str>) -> Result<Option<TensorFiles>, Error> {
     match file {
-        Some(file) => Checkpoint::open_file(dir, file).map(Some),
-        None => Checkpoint::open_images(dir),
+        Some(file) => TensorFiles::open_file(dir, file).map(Some),
+        None => TensorFiles::open_images(dir),
     }
 }
 
@@ -189,7 +189,7 @@ struct Names {
 
 impl Names {
     /// Determines the name prefix of a checkpoint.
-    fn of(checkpoint: &Checkpoint) -> Names {
+    fn of(checkpoint: &TensorFiles) -> Names {
         let names = || checkpoint.tensors().iter().map(|tensor| tensor.name.as_str());
         let of_part = PREFIXES.iter().find(|prefix| names().any(|name| name.starts_with(**prefix)));
         let of_all = || Some(WHOLE_PREFIX).filter(|prefix| names().all(|name| name.starts_with(prefix)));
@@ -201,19 +201,19 @@ impl Names {
         name.strip_prefix(self.prefix)
     }
 
-    fn has(&self, checkpoint: &Checkpoint, name: &str) -> bool {
+    fn has(&self, checkpoint: &TensorFiles, name: &str) -> bool {
         checkpoint.tensors().iter().any(|tensor| self.of_model(&tensor.name) == Some(name))
     }
 
     /// The model to which a checkpoint's tensors belong.
-    fn model(&self, checkpoint: &Checkpoint) -> Option<&'static KnownModel> {
+    fn model(&self, checkpoint: &TensorFiles) -> Option<&'static KnownModel> {
         let names = checkpoint.tensors().iter().filter_map(|tensor| self.of_model(&tensor.name));
         let names: HashSet<&str> = names.collect();
         recognize(|name| names.contains(name))
     }
 
     /// The 16-bit type of the file: bfloat16 if it is the most frequent format of the model's tensors, otherwise half precision.
-    fn main_type(&self, checkpoint: &Checkpoint) -> GgmlType {
+    fn main_type(&self, checkpoint: &TensorFiles) -> GgmlType {
         let mut counts: Vec<(Dtype, usize)> = Vec::new();
         for tensor in checkpoint.tensors().iter().filter(|tensor| self.of_model(&tensor.name).is_some()) {
             match counts.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype) {
@@ -233,7 +233,7 @@ struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    fn of(checkpoint: &'a Checkpoint) -> Stored<'a> {
+    fn of(checkpoint: &'a TensorFiles) -> Stored<'a> {
         let names = || checkpoint.tensors().iter().map(|tensor| tensor.name.as_str());
         let scaled: HashSet<&str> = names().filter_map(scaled_by).collect();
         let is_bare = |name: &str| name.strip_suffix("weight").is_none_or(|before| !scaled.contains(before));

@@ -20,6 +20,18 @@ pub(crate) fn bounded<'de, const MOST: usize, D: Deserializer<'de>>(d: D) -> Res
     Bounded { left: &Cell::new(MOST), most: MOST }.deserialize(d)
 }
 
+/// The field of an object; null if the object lacks it, or if the value is not an object.
+pub(crate) fn field<'v>(document: &'v Value, name: &str) -> &'v Value {
+    document.get(name).unwrap_or(&Value::Null)
+}
+
+/// Sets a field of an object; other values have no fields and stay as they are.
+pub(crate) fn set_field(document: &mut Value, name: &str, value: Value) {
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
 /// The remaining number of values.
 #[derive(Clone, Copy)]
 struct Bounded<'a> {

@@ -4,11 +4,20 @@
 //!
 //! * [`plan`] and [`plan_folder`] plan a conversion, [`Options`] has its options.
 //! * [`export::plan`] plans the way back, from a GGUF file to a checkpoint.
-//! * [`checkpoint::Checkpoint`] is the folder, [`config::Config`] its configuration; [`arch::of_checkpoint`] finds its architecture.
+//! * [`checkpoint::TensorFiles`] is the folder, [`config::Config`] its configuration; [`arch::of_checkpoint`] finds its architecture.
 //! * [`lora::merge`] merges adapters into their base model.
 //! * [`safetensors::parse_header`] and [`metadata::front_matter_fields`] read single files.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
+)]
 
 mod adapter;
 pub mod arch;
@@ -23,7 +32,7 @@ mod conversion;
 mod convert;
 mod dense;
 mod documents;
-mod draft;
+mod draft_model;
 mod dtype;
 mod error;
 pub mod export;
@@ -63,7 +72,7 @@ pub use adapter::problem::AdapterProblem;
 pub use checkpoint::index::IndexProblem;
 pub use conversion::{Conversion, OutputKind};
 pub use convert::{convert, model_folder, plan, plan_folder};
-pub use draft::problem::DraftProblem;
+pub use draft_model::problem::DraftModelProblem;
 pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, Names};
 pub use folder::{Folder, FolderFile, MemoryFolder};

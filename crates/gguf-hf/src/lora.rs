@@ -64,9 +64,9 @@ pub enum LoraError {
     Architecture {
         /// The adapter.
         path: PathBuf,
-        /// Its architecture.
+        /// The architecture of the adapter.
         found: String,
-        /// That of the base model.
+        /// The architecture of the base model.
         expected: String,
     },
     /// The base model does not have a tensor that the adapter changes.

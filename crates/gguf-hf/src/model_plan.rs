@@ -92,10 +92,10 @@ impl OutType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Mtp {
-    /// They follow the model's main blocks.
+    /// The MTP blocks follow the model's main blocks.
     #[default]
     Included,
-    /// They are omitted.
+    /// The MTP blocks are omitted.
     LeftOut,
     /// Only these blocks are written, with the embeddings, the last norm and the output matrix.
     Only,
@@ -539,6 +539,7 @@ impl PlanError {
 }
 
 impl fmt::Display for PlanError {
+    #[allow(clippy::too_many_lines, reason = "one match over all errors")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlanError::Config(e) => write!(f, "config.json: {e}"),

@@ -16,7 +16,7 @@ use gguf_pipeline::plan::TensorPlan;
 use gguf_pipeline::{Error as PipelineError, Source, SourceRead, SourceVersion};
 use gguf_quants::float;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::dtype::SourceTensor;
 use crate::error::Error;
 use crate::formula::Fields;
@@ -75,7 +75,7 @@ impl fmt::Display for Unpacked {
 /// The logical tensors of a checkpoint, open for reading.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    checkpoint: Checkpoint,
+    checkpoint: TensorFiles,
     tensors: Vec<SourceTensor>,
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
@@ -97,7 +97,7 @@ impl Weights {
     /// # Errors
     /// [`Error::Plan`] if a companion of a packed weight is missing or has an invalid format, shape or value; any error from reading the
     /// data of a companion.
-    pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
+    pub(crate) fn open(dir: &Path, checkpoint: TensorFiles, method: &Method) -> Result<Weights, Error> {
         let mut found = FoundWeights::new(&checkpoint);
         let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
         let FoundWeights { consumed, mut replaced, first, last, scales, .. } = found;
@@ -164,7 +164,7 @@ impl Weights {
     }
 
     /// The underlying checkpoint.
-    pub(crate) fn checkpoint(&self) -> &Checkpoint {
+    pub(crate) fn checkpoint(&self) -> &TensorFiles {
         &self.checkpoint
     }
 
@@ -208,7 +208,7 @@ impl Weights {
 }
 
 /// An error about a tensor, with the path of its file.
-fn at(dir: &Path, checkpoint: &Checkpoint, source: PlanError) -> Error {
+fn at(dir: &Path, checkpoint: &TensorFiles, source: PlanError) -> Error {
     let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
     Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
 }

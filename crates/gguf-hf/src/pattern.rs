@@ -117,7 +117,7 @@ pub(crate) struct Moved {
 
 /// An axis of the source.
 #[derive(Debug, Clone, Copy)]
-struct Placed {
+struct SourceAxis {
     count: u64,
     stride: u64,
 }
@@ -319,7 +319,7 @@ impl Clause {
     }
 
     /// The axes of the left side with their lengths and strides, and the offset of the first element.
-    fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<(BTreeMap<String, Placed>, u64), Mismatch> {
+    fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<(BTreeMap<String, SourceAxis>, u64), Mismatch> {
         let n_own = self.from.iter().filter(|d| matches!(d, Dimension::Axes(..))).count();
         let has_rest = n_own < self.from.len();
         if shape.len() < n_own || (shape.len() > n_own && !has_rest) {
@@ -334,7 +334,7 @@ impl Clause {
                 Dimension::Rest => {
                     for i in 0..n_rest {
                         let count = shape.get(dimension).copied().unwrap_or(1);
-                        axes.insert(format!("...{i}"), Placed { count, stride: stride_after(dimension + 1) });
+                        axes.insert(format!("...{i}"), SourceAxis { count, stride: stride_after(dimension + 1) });
                         dimension += 1;
                     }
                 }
@@ -367,7 +367,7 @@ impl Clause {
                     let mut stride = stride_after(dimension + 1);
                     for part in parts.iter().rev() {
                         let count = known(part).unwrap_or(free);
-                        axes.insert(part.name.clone(), Placed { count, stride });
+                        axes.insert(part.name.clone(), SourceAxis { count, stride });
                         stride = stride.saturating_mul(count);
                     }
                     dimension += 1;
@@ -388,7 +388,7 @@ pub(crate) fn whole(shape: &[u64]) -> Moved {
 /// One part of the right side: its shape, and its move.
 fn one(
     side: &[Dimension],
-    axes: &BTreeMap<String, Placed>,
+    axes: &BTreeMap<String, SourceAxis>,
     mut from: u64,
     sizes: &Sizes<'_>,
 ) -> Result<(Vec<u64>, Move), Mismatch> {
@@ -409,10 +409,10 @@ fn one(
                     // A `1` that is missing on the left side is a new dimension.
                     let placed = match axes.get(&part.name) {
                         Some(placed) => *placed,
-                        None if part.name == "1" => Placed { count: 1, stride: 0 },
+                        None if part.name == "1" => SourceAxis { count: 1, stride: 0 },
                         // A new axis of known length repeats the elements.
                         None if sizes(&part.name).is_some() => {
-                            Placed { count: length_of(&part.name, sizes).unwrap_or(1), stride: 0 }
+                            SourceAxis { count: length_of(&part.name, sizes).unwrap_or(1), stride: 0 }
                         }
                         None => return Err(Mismatch::Syntax("an axis that the left side does not have")),
                     };

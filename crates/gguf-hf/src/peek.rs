@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use gguf_format::GgmlType;
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use gguf_pipeline::Source;
 use serde_json::{Value as Json, json};
 
 use crate::arch::names;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::config::Config;
 use crate::documents::Documents;
 use crate::error::Error;
@@ -24,8 +24,8 @@ const MAX_ELEMENTS: usize = 65536;
 pub(crate) fn fields(
     files: &Documents<'_>,
     config: &mut Config,
-    checkpoint: &Checkpoint,
-    table: &Table,
+    checkpoint: &TensorFiles,
+    table: &Checkpoint,
 ) -> Result<(), Error> {
     // The values of each block.
     let mut lists: BTreeMap<&str, Vec<Json>> = BTreeMap::new();
@@ -73,7 +73,7 @@ pub(crate) fn fields(
 }
 
 /// The embedding rows, starting at row `first`, that are zero.
-fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
+fn zero_rows(checkpoint: &TensorFiles, first: u64) -> Result<Vec<u64>, Error> {
     const PIECE: usize = 1 << 20;
     let embeddings = checkpoint.tensors().iter().position(|tensor| tensor.name.ends_with("embed_tokens.weight"));
     let Some((index, tensor)) = embeddings.and_then(|index| Some((index, checkpoint.tensors().get(index)?))) else {
@@ -106,7 +106,7 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
 }
 
 /// The values of a small tensor of floats or 64-bit integers.
-fn values(files: &Documents<'_>, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
+fn values(files: &Documents<'_>, checkpoint: &TensorFiles, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
     let plan = |source| Error::Plan { path: files.path().to_owned(), source };
     let n = to_index(tensor.shape.iter().product());
@@ -134,7 +134,7 @@ fn values(files: &Documents<'_>, checkpoint: &Checkpoint, index: usize) -> Resul
 
 /// The number of tokens: of `tokenizer.model` with its added tokens, otherwise of the vocabulary and the added tokens of `tokenizer.json`
 /// (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
-fn n_tokens(files: &Documents<'_>, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
+fn n_tokens(files: &Documents<'_>, config: &Config, table: &Checkpoint) -> Result<Option<u64>, Error> {
     if files.has("tokenizer.model")? {
         return Ok(tokenizer::n_tokens(files, config.hparams(), table.tokenizer.vocab)?.map(|n| n as u64));
     }

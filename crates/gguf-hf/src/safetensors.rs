@@ -46,13 +46,13 @@ pub struct Entry {
 /// If the header cannot have that length; also if the file is of a kind often found in place of a checkpoint.
 pub fn header_bytes(prefix: [u8; 8], file_bytes: u64) -> Result<u64, HeaderError> {
     let found = u64::from_le_bytes(prefix);
-    let room = file_bytes.saturating_sub(PREFIX);
+    let follow = file_bytes.saturating_sub(PREFIX);
     if prefix == *b"version " {
         Err(HeaderError::LfsPointer)
     } else if found > MAX_HEADER {
         Err(HeaderError::TooLong { found })
-    } else if found > room {
-        Err(HeaderError::Truncated { found, room })
+    } else if found > follow {
+        Err(HeaderError::Truncated { found, follow })
     } else {
         Ok(found)
     }
@@ -217,7 +217,7 @@ pub enum HeaderError {
     /// The header exceeds the format's maximum length.
     TooLong { found: u64 },
     /// The header is longer than the file.
-    Truncated { found: u64, room: u64 },
+    Truncated { found: u64, follow: u64 },
     /// The header does not start with a JSON object.
     NotJson,
     /// The header is not JSON of the expected form.
@@ -249,10 +249,10 @@ impl fmt::Display for HeaderError {
                     "not a safetensors file: its head would be {found} bytes long, at most {MAX_HEADER} are allowed"
                 )
             }
-            HeaderError::Truncated { found, room } => {
+            HeaderError::Truncated { found, follow } => {
                 write!(
                     f,
-                    "the head is {found} bytes long, but only {room} follow; the file is truncated or not a safetensors file"
+                    "the head is {found} bytes long, but only {follow} follow; the file is truncated or not a safetensors file"
                 )
             }
             HeaderError::NotJson => f.write_str("the head does not start with {, so this is not a safetensors file"),

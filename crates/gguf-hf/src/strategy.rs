@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gguf_format::GgmlType;
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use gguf_pipeline::Source;
 use gguf_pipeline::plan::TensorPlan;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::conversion::OutputKind;
 use crate::error::Error;
 use crate::formula::Fields;
@@ -28,7 +28,7 @@ pub(crate) trait Strategy: Sized {
     type Planned;
 
     /// Reads the configuration and the heads of the tensor files. `checkpoint` has the heads if they determined the kind.
-    fn read(request: &Request<'_>, checkpoint: Option<Checkpoint>) -> Result<Self, Error>;
+    fn read(request: &Request<'_>, checkpoint: Option<TensorFiles>) -> Result<Self, Error>;
 
     /// Adds the facts that formulas and patterns read besides the configuration.
     fn add_facts(&mut self, request: &Request<'_>) -> Result<(), Error>;
@@ -71,5 +71,5 @@ pub(crate) struct Keys {
     /// Warnings about the metadata and the tokenizer.
     pub(crate) warnings: Vec<Warning>,
     /// The table that the architecture's keys come from, and its fields, to name the field of a missing key.
-    pub(crate) table: Option<(&'static Table, Fields)>,
+    pub(crate) table: Option<(&'static Checkpoint, Fields)>,
 }

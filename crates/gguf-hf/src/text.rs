@@ -6,17 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::{Value, keys};
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use serde_json::Value as Json;
 
 use self::tokenizer_keys::TokenizerPart;
 use crate::arch::{self, Scope};
-use crate::checkpoint::{Checkpoint, meta, mistral};
+use crate::checkpoint::{TensorFiles, meta, mistral};
 use crate::config::Config;
 use crate::config_file::{CONFIG, config_json, read_config};
 use crate::conversion::OutputKind;
 use crate::dense::{self, DenseModules};
-use crate::draft;
+use crate::draft_model;
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::fuse;
@@ -45,10 +45,10 @@ pub(crate) struct TextModel {
     layout: Layout,
     config: Config,
     /// The table of the class; `None` for an unknown class, which planning the tensors reports.
-    table: Option<&'static Table>,
+    table: Option<&'static Checkpoint>,
     /// The configuration of a draft model's target.
     target_config: Option<Json>,
-    checkpoint: Checkpoint,
+    checkpoint: TensorFiles,
     dense: DenseModules,
     warnings: Vec<ArchitectureWarning>,
 }
@@ -66,7 +66,7 @@ impl Strategy for TextModel {
     const KIND: OutputKind = OutputKind::Model;
     type Planned = PlannedText;
 
-    fn read(request: &Request<'_>, checkpoint: Option<Checkpoint>) -> Result<TextModel, Error> {
+    fn read(request: &Request<'_>, checkpoint: Option<TensorFiles>) -> Result<TextModel, Error> {
         let (files, options) = (&request.files, request.options);
         let (layout, document, original) = read_layout(request)?;
         let mut config = read_config(files, document)?;
@@ -80,7 +80,7 @@ impl Strategy for TextModel {
         // A checkpoint can contain both a model and its draft model.
         config.facts_mut().set(Fact::HasTarget, request.target.is_some());
         let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
-        let target_config = draft::target_config(request, table)?;
+        let target_config = draft_model::target_config(request, table)?;
 
         let mut checkpoint = open_weights(request, original.or(checkpoint))?;
         let mut warnings = Vec::new();
@@ -108,7 +108,7 @@ impl Strategy for TextModel {
         let facts = self.config.facts_mut();
         if let Some(target) = self.target_config.take() {
             facts.set(Fact::Target, target);
-            facts.set(Fact::HasMaskEmbedding, files.has(draft::MASK_EMBEDDING)?);
+            facts.set(Fact::HasMaskEmbedding, files.has(draft_model::MASK_EMBEDDING)?);
         }
         // Problems become metadata warnings.
         if let Ok(Some(document)) = files.json("generation_config.json") {
@@ -135,7 +135,7 @@ impl Strategy for TextModel {
         let method = packed::Method::of(files, &config)?;
         let mut weights = Weights::open(files.path(), checkpoint, &method)?;
         if let Some(table) = table.filter(|table| !table.facts.ids.is_empty()) {
-            draft::absolute_ids(files.path(), &mut weights, &mut config, table)?;
+            draft_model::absolute_ids(files.path(), &mut weights, &mut config, table)?;
         }
         let scope = if options.vocab_only { Scope::Keys } else { Scope::Model };
         let is_fp8 = options.fp8_as_q8 && asked != OutType::Lossless;
@@ -200,7 +200,7 @@ impl Strategy for TextModel {
 }
 
 /// Reads the configuration, and in the layouts of Meta and Mistral the tensor heads with it.
-fn read_layout(request: &Request<'_>) -> Result<(Layout, Json, Option<Checkpoint>), Error> {
+fn read_layout(request: &Request<'_>) -> Result<(Layout, Json, Option<TensorFiles>), Error> {
     let (files, asks_mistral) = (&request.files, request.options.mistral_format);
     // Meta's layout has no config.json; its fields are derived from the parameters and the tensors.
     let is_part = request.file.is_none_or(|file| file.starts_with("consolidated."));
@@ -226,14 +226,14 @@ fn read_layout(request: &Request<'_>) -> Result<(Layout, Json, Option<Checkpoint
 }
 
 /// The tensor heads, unless they have been read; none for a vocabulary without tensors.
-fn open_weights(request: &Request<'_>, opened: Option<Checkpoint>) -> Result<Checkpoint, Error> {
+fn open_weights(request: &Request<'_>, opened: Option<TensorFiles>) -> Result<TensorFiles, Error> {
     let opened = match (opened, request.file) {
         (Some(checkpoint), _) => Ok(checkpoint),
-        (None, Some(file)) => Checkpoint::open_file(&request.files, file),
-        (None, None) => Checkpoint::open(&request.files),
+        (None, Some(file)) => TensorFiles::open_file(&request.files, file),
+        (None, None) => TensorFiles::open(&request.files),
     };
     match opened {
-        Err(Error::NoWeights { .. }) if request.options.vocab_only => Ok(Checkpoint::empty()),
+        Err(Error::NoWeights { .. }) if request.options.vocab_only => Ok(TensorFiles::empty()),
         opened => opened,
     }
 }

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::Value;
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::{self, Scope, Stored};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::config::Config;
 use crate::config_file::{CONFIG, config_json};
 use crate::conversion::OutputKind;
@@ -34,8 +34,8 @@ use crate::warning::Warning;
 #[derive(Debug)]
 pub(crate) struct Encoders {
     config: Config,
-    checkpoint: Checkpoint,
-    table: &'static Table,
+    checkpoint: TensorFiles,
+    table: &'static Checkpoint,
 }
 
 /// The key-values of the encoders and of packed weights.
@@ -49,7 +49,7 @@ impl Strategy for Encoders {
     const KIND: OutputKind = OutputKind::Projector;
     type Planned = EncoderKeys;
 
-    fn read(request: &Request<'_>, _: Option<Checkpoint>) -> Result<Encoders, Error> {
+    fn read(request: &Request<'_>, _: Option<TensorFiles>) -> Result<Encoders, Error> {
         let files = &request.files;
         let document = config_json(files)?;
         let invalid = |source| Error::Config { file: files.path().join(CONFIG), source };
@@ -59,7 +59,7 @@ impl Strategy for Encoders {
         // A class without encoders is reported before all other errors.
         let of_folder = |source| Error::Plan { path: files.path().to_owned(), source };
         let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
-        let checkpoint = Checkpoint::open(files)?;
+        let checkpoint = TensorFiles::open(files)?;
         Ok(Encoders { config, checkpoint, table })
     }
 
@@ -116,7 +116,7 @@ impl Strategy for Encoders {
 }
 
 /// Whether formulas of the table read the added tokens of the tokenizer.
-fn reads_added_tokens(table: &Table) -> bool {
+fn reads_added_tokens(table: &Checkpoint) -> bool {
     let keys = table.keys.iter().copied().flatten().map(|key| key.formula);
     let mut formulas = keys.chain(table.refuse.iter().map(|(formula, _)| *formula));
     formulas.any(|formula| formula::reads(formula, Fact::AddedTokens))

@@ -70,7 +70,7 @@ impl Memory {
     }
 
     /// The free space after the bytes read so far, at most `n` bytes.
-    fn room(&mut self, n: usize) -> &mut [u8] {
+    fn spare(&mut self, n: usize) -> &mut [u8] {
         let start = Memory::START + self.len;
         let end = start.saturating_add(n).min(self.map.len());
         #[cfg(target_os = "linux")]
@@ -113,8 +113,8 @@ impl Buffer {
             }
             #[cfg(feature = "fs")]
             Buffer::Memory(memory) => {
-                let room = memory.room(memory.len.clamp(MIN_READ, MAX_READ));
-                let (got, n) = (read_full(reader, room)?, room.len());
+                let spare = memory.spare(memory.len.clamp(MIN_READ, MAX_READ));
+                let (got, n) = (read_full(reader, spare)?, spare.len());
                 memory.len += got;
                 Ok(got < n)
             }

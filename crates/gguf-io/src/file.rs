@@ -87,13 +87,13 @@ impl ModelFile {
     /// # Errors
     /// See [`open`](ModelFile::open).
     pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
-        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), start)?);
-        let Settled { file, state, gguf, file_bytes } = settled;
+        let (path, head) = (path.as_ref(), ModelFile::open_unedited(path.as_ref(), start)?);
+        let OpenHead { file, state, gguf, file_bytes } = head;
         Ok(ModelFile::new(path.to_owned(), Box::new(file), start, file_bytes, gguf, state))
     }
 
     /// Opens a file and reads its head, again if an edit in place begins in the meantime.
-    fn open_settled(path: &Path, start: u64) -> Result<Settled, Error> {
+    fn open_unedited(path: &Path, start: u64) -> Result<OpenHead, Error> {
         let mut attempts = 0;
         loop {
             in_place::finish(path)?;
@@ -101,10 +101,10 @@ impl ModelFile {
             let state = FileState::of(&file.0).ok();
             let head = read(&file, start, path);
             attempts += 1;
-            let is_settled = !in_place::may_be_edited(path) && FileState::of(&file.0).ok() == state;
-            if is_settled || attempts == ATTEMPTS {
+            let is_unedited = !in_place::may_be_edited(path) && FileState::of(&file.0).ok() == state;
+            if is_unedited || attempts == ATTEMPTS {
                 let (gguf, file_bytes) = head?;
-                return Ok(Settled { file, state, gguf, file_bytes });
+                return Ok(OpenHead { file, state, gguf, file_bytes });
             }
         }
     }
@@ -120,8 +120,8 @@ impl ModelFile {
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         // The head is read, which is faster than copying it from newly mapped pages.
-        let (path, settled) = (path.as_ref(), ModelFile::open_settled(path.as_ref(), 0)?);
-        let Settled { file, state, gguf, file_bytes } = settled;
+        let (path, head) = (path.as_ref(), ModelFile::open_unedited(path.as_ref(), 0)?);
+        let OpenHead { file, state, gguf, file_bytes } = head;
         // SAFETY: guaranteed by the caller.
         let map = unsafe { Map::new(&file.0) }.map_err(Error::io(path, "map"))?;
         Ok(ModelFile::new(path.to_owned(), Box::new(map), 0, file_bytes, gguf, state))
@@ -336,7 +336,7 @@ impl fmt::Debug for ModelFile {
 
 #[cfg(feature = "fs")]
 /// A file and its head, read while no edit in place was in progress.
-struct Settled {
+struct OpenHead {
     file: Opened,
     /// The state before the head was read.
     state: Option<FileState>,

@@ -283,7 +283,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
             Err(Error::Busy(_)) if len_of(&name) == 0 => return Ok(false),
             Err(Error::Busy(_)) if Instant::now() < end => std::thread::sleep(PAUSE),
             Err(Error::Busy(_)) => return Err(Error::Busy(path)),
-            Err(Error::Io { source, .. }) => match settled(&path, &name) {
+            Err(Error::Io { source, .. }) => match is_complete(&path, &name) {
                 Ok(true) => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => std::thread::sleep(PAUSE),
                 _ => return Err(Error::Unfinished { path, journal: name, source }),
@@ -297,7 +297,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
 ///
 /// # Errors
 /// If the system cannot open or lock the file; [`io::ErrorKind::WouldBlock`] while another process writes to it.
-fn settled(path: &Path, journal: &Path) -> io::Result<bool> {
+fn is_complete(path: &Path, journal: &Path) -> io::Result<bool> {
     let mut journal = match File::open(journal) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         journal => journal?,

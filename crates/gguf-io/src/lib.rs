@@ -22,7 +22,13 @@
 #![cfg_attr(not(feature = "fs"), allow(rustdoc::broken_intra_doc_links))]
 #![cfg_attr(
     not(test),
-    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
 )]
 
 mod buffer;

@@ -165,8 +165,8 @@ impl Output {
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
         crate::check_disk_space(std::iter::once((self, bytes)))?;
         self.file().set_len(bytes).map_err(|e| {
-            let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
-            Error::io(&self.path, "make room for the whole file")(said)
+            let error = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
+            Error::io(&self.path, "make room for the whole file")(error)
         })
     }
 
@@ -491,8 +491,8 @@ mod tests {
     #[test]
     fn what_the_system_says_is_kept() {
         // Too many open files: an error kind without a name.
-        let said = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
-        assert!(said.contains("Too many open files"), "{said}");
+        let error = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
+        assert!(error.contains("Too many open files"), "{error}");
         let error = Output::create("/proc/model.gguf", false).unwrap_err().to_string();
         assert!(error.contains("os error"), "{error}");
         let error = Output::create("/proc/none/model.gguf", false).unwrap_err().to_string();

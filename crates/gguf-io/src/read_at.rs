@@ -170,7 +170,7 @@ fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Also used by [`Arc<[u8]>`](Arc), `Box<[u8]>` and `&'static [u8]`.
+/// Bytes in memory, also behind [`Arc<[u8]>`](Arc), `Box<[u8]>` and `&'static [u8]`.
 impl ReadAt for [u8] {
     fn size(&self) -> io::Result<u64> {
         Ok(self.len() as u64)

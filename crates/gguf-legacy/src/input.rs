@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gguf_format::Version;
 use gguf_io::{Model, ModelFile, ReadAt};
 
-use crate::draft;
+use crate::draft_version;
 use crate::error::Error;
 use crate::file::{Bytes, LegacyFile};
 use crate::layout::Family;
@@ -58,7 +58,7 @@ impl Input {
         let file = opened.map_err(of_gguf)?;
         let dialect = file.gguf().dialect();
         if dialect.version == Version::Draft {
-            return Ok(Input::Legacy(Box::new(draft::open(&path, &file, bytes)?)));
+            return Ok(Input::Legacy(Box::new(draft_version::open(&path, &file, bytes)?)));
         }
         drop(file);
         Ok(Input::Gguf(Box::new(GgufUpgrade::open(&path, dialect)?)))
@@ -81,7 +81,7 @@ impl Input {
         }
         let file = ModelFile::from_source(Arc::clone(&bytes), name).map_err(of_gguf)?;
         match file.gguf().dialect().version {
-            Version::Draft => Ok(Input::Legacy(Box::new(draft::open(name, &file, Box::new(bytes))?))),
+            Version::Draft => Ok(Input::Legacy(Box::new(draft_version::open(name, &file, Box::new(bytes))?))),
             _ => {
                 let dialect = file.gguf().dialect();
                 let model = Model::from_files(vec![file]).map_err(of_gguf)?;

@@ -171,7 +171,7 @@ pub(crate) enum Tokens {
     /// Preceded by a second `n_vocab`.
     Counted,
     /// With scores in any container.
-    Scored,
+    WithScores,
     /// After the mel filters, with a separate number of tokens.
     Whisper,
     None,
@@ -216,7 +216,7 @@ pub(crate) const LAYOUTS: &[Layout] = &[
         hparams: &[Embd, Ctx, Head, Layer, Vocab, AlibiBiasMax, ClipQkv, Ftype],
         tokens: Tokens::AsContainer,
     },
-    Layout { family: Family::Replit, hparams: &[Embd, Ctx, Head, Layer, Vocab, Ftype], tokens: Tokens::Scored },
+    Layout { family: Family::Replit, hparams: &[Embd, Ctx, Head, Layer, Vocab, Ftype], tokens: Tokens::WithScores },
     Layout {
         family: Family::Falcon,
         hparams: &[Vocab, Embd, Head, HeadKv, Layer, FalconType, Ftype],

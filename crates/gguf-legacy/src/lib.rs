@@ -9,7 +9,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
-    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
 )]
 
 mod arrange;
@@ -18,7 +24,7 @@ mod bpe;
 mod container;
 mod cursor;
 mod detect;
-mod draft;
+mod draft_version;
 mod error;
 mod file;
 mod infer;

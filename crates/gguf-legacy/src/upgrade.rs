@@ -38,14 +38,14 @@ impl GgufUpgrade {
 
     /// A description of the file.
     pub fn describe(&self) -> String {
-        let mut said = format!("GGUF version {}", self.dialect.version);
+        let mut text = format!("GGUF version {}", self.dialect.version);
         if self.dialect.order == ByteOrder::Big {
-            said.push_str(", big-endian");
+            text.push_str(", big-endian");
         }
         if self.dialect.nul_strings {
-            said.push_str(", strings that count a NUL");
+            text.push_str(", strings that count a NUL");
         }
-        said
+        text
     }
 
     /// Plans the migration.

@@ -214,7 +214,7 @@ impl Walk {
         match self.layout.tokens {
             Tokens::None => return Ok(()),
             Tokens::AsContainer => {}
-            Tokens::Scored => has_scores = true,
+            Tokens::WithScores => has_scores = true,
             Tokens::Counted => {
                 let at = cursor.pos();
                 let field = Field::Hparam("n_vocab");

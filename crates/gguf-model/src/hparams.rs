@@ -316,7 +316,7 @@ impl<'g> Hparams<'g> {
         }
     }
 
-    /// Those that have a key of their own.
+    /// The hyperparameters that have a key of their own; all others have their defaults.
     fn of_single_keys(
         int: &dyn Fn(&str) -> Option<u64>,
         per_block: &dyn Fn(&str) -> Option<PerBlock<'g>>,

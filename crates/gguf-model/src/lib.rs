@@ -10,7 +10,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
-    deny(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::print_stdout, clippy::unwrap_used)
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
 )]
 
 pub mod arch;

@@ -63,7 +63,7 @@ pub enum TokenizerKind {
     HybridDna,
     /// `whitespace`: pairs of characters within words.
     Whitespace,
-    /// Another name.
+    /// Any other name of a tokenizer.
     Other,
 }
 

@@ -62,13 +62,13 @@ pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &T
 #[derive(Debug, Clone)]
 pub(crate) struct Lane<'a> {
     pub(crate) draft: &'a Draft,
-    /// The places of the tensors; `None` if they are those in the first draft.
-    places: Option<Places>,
+    /// The numbering of the tensors; `None` if it is that of the first draft.
+    numbering: Option<Numbering>,
 }
 
-/// The places of the tensors of a draft.
+/// The numbers of the tensors of a draft that has another order than the first.
 #[derive(Debug, Clone)]
-struct Places {
+struct Numbering {
     /// The index of each tensor in this draft.
     numbers: Vec<usize>,
     /// The inverse: the index in the first draft of each tensor of this one.
@@ -79,12 +79,12 @@ impl<'a> Lane<'a> {
     /// A further draft; `None` if it does not make the same tensors from the same source as the first.
     pub(crate) fn beside(first: &Draft, draft: &'a Draft) -> Option<Lane<'a>> {
         if std::ptr::eq(first, draft) {
-            return Some(Lane { draft, places: None });
+            return Some(Lane { draft, numbering: None });
         }
         let together = Arc::ptr_eq(&first.source, &draft.source) && first.tensors.len() == draft.tensors.len();
         let is_same = |(a, b): (&TensorPlan, &TensorPlan)| a.name == b.name && a.has_values_of(b);
         if together && first.tensors.iter().zip(&draft.tensors).all(is_same) {
-            return Some(Lane { draft, places: None });
+            return Some(Lane { draft, numbering: None });
         }
         let by_name: HashMap<&[u8], usize> =
             draft.tensors.iter().enumerate().map(|(number, tensor)| (&*tensor.name, number)).collect();
@@ -98,13 +98,13 @@ impl<'a> Lane<'a> {
         for (index, &number) in numbers.iter().enumerate() {
             *indices.get_mut(number)? = index;
         }
-        Some(Lane { draft, places: Some(Places { numbers, indices }) })
+        Some(Lane { draft, numbering: Some(Numbering { numbers, indices }) })
     }
 
     /// The tensor with index `index` in the first draft, and its index in this one.
     pub(crate) fn tensor(&self, index: usize) -> Option<(usize, &'a TensorPlan)> {
-        let number = match &self.places {
-            Some(places) => *places.numbers.get(index)?,
+        let number = match &self.numbering {
+            Some(numbering) => *numbering.numbers.get(index)?,
             None => index,
         };
         Some((number, self.draft.tensors.get(number)?))
@@ -112,8 +112,8 @@ impl<'a> Lane<'a> {
 
     /// The index in the first draft of a tensor of this one.
     pub(crate) fn index_of(&self, number: usize) -> Option<usize> {
-        match &self.places {
-            Some(places) => places.indices.get(number).copied(),
+        match &self.numbering {
+            Some(numbering) => numbering.indices.get(number).copied(),
             None => Some(number).filter(|&number| number < self.draft.tensors.len()),
         }
     }

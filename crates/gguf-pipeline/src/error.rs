@@ -340,7 +340,7 @@ impl From<gguf_io::Error> for Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// Another program or version.
+    /// The program differs, or its version.
     Program {
         /// The program of the interrupted run.
         was: String,

@@ -332,7 +332,7 @@ impl Values {
         Some(Values { count: n, index: place + i as u64, value: *value })
     }
 
-    /// Both together.
+    /// The values of two ranges as one range.
     fn sum(a: Option<Values>, b: Option<Values>) -> Option<Values> {
         let (Some(a), Some(b)) = (a, b) else { return a.or(b) };
         let first = if a.index <= b.index { a } else { b };

@@ -124,7 +124,7 @@ pub enum Kept {
     Missing,
     /// The piece is not what was written, and is written again.
     Damaged,
-    /// All of the piece, which is not written again.
+    /// The piece is what was written, and is not written again.
     Intact {
         /// The number of finite values that became infinite.
         overflows: u64,

@@ -302,7 +302,7 @@ struct Work<'a> {
 struct Buffers {
     /// The bytes of the file.
     raw: Vec<u8>,
-    /// Their values.
+    /// The values that the file's bytes encode.
     values: Vec<f32>,
     planned: Vec<f32>,
 }

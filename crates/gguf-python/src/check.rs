@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::raise;
-use crate::remote::{self, Place};
+use crate::remote::{self, ModelPath};
 
 /// A finding about a model.
 #[pyclass(frozen, get_all, module = "ggufkit")]
@@ -97,18 +97,18 @@ impl Check {
 #[pyo3(signature = (path, *, data = false, structure = false))]
 pub fn check(py: Python<'_>, path: PathBuf, data: bool, structure: bool) -> PyResult<Check> {
     let options = CheckOptions::default().structure(structure);
-    let place = remote::place(py, path)?;
+    let place = remote::locate(py, path)?;
     let check = match (place, data) {
-        (Place::Local(path), false) => py.detach(|| ggufkit::check_with(path, &options)).map_err(raise)?,
-        (Place::Local(path), true) => {
+        (ModelPath::Local(path), false) => py.detach(|| ggufkit::check_with(path, &options)).map_err(raise)?,
+        (ModelPath::Local(path), true) => {
             crate::progress::run(py, None, |progress| ggufkit::check_data(&path, &options, progress))?
         }
-        (Place::Remote(client, location), false) => {
+        (ModelPath::Remote(client, location), false) => {
             let opener = py.detach(|| client.opener(&location)).map_err(raise)?;
             let open = |path: &std::path::Path| opener.source(path);
             py.detach(|| ggufkit::check_by(location.to_string(), &open, &options)).map_err(raise)?
         }
-        (Place::Remote(client, location), true) => {
+        (ModelPath::Remote(client, location), true) => {
             let opener = py.detach(|| client.opener(&location)).map_err(raise)?;
             let open = |path: &std::path::Path| opener.source(path);
             crate::progress::run(py, None, |progress| {

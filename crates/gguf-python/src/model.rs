@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use crate::codec::type_name;
 use crate::error::raise;
 use crate::metadata::Metadata;
-use crate::remote::{self, Place};
+use crate::remote::{self, ModelPath};
 use crate::tensor::Tensor;
 use crate::value::text;
 
@@ -53,9 +53,9 @@ impl Opened {
 #[pyfunction]
 #[pyo3(signature = (path))]
 pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<Model> {
-    let place = remote::place(py, path.clone())?;
+    let place = remote::locate(py, path.clone())?;
     let model = py.detach(|| remote::model(&place)).map_err(raise)?;
-    let is_local = matches!(place, Place::Local(_));
+    let is_local = matches!(place, ModelPath::Local(_));
     let maps = model.files().iter().map(|_| OnceLock::new()).collect();
     Ok(Model { opened: RwLock::new(Some(Arc::new(Opened { model: Arc::new(model), path, is_local, maps }))) })
 }

@@ -18,7 +18,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::codec::{tensor_type, threads, type_name};
 use crate::error::raise;
 use crate::progress;
-use crate::remote::{self, Place};
+use crate::remote::{self, ModelPath};
 
 /// A planned output: what it will be, before a weight is read. From `plan`, `export` and `merge_lora`.
 #[pyclass(frozen, module = "ggufkit")]
@@ -92,7 +92,7 @@ pub fn plan(
     max_shard: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Plan> {
     let max_shard = max_shard.map(|size| bytes_of_size(&size)).transpose()?;
-    let place = remote::place(py, path)?;
+    let place = remote::locate(py, path)?;
     let options = quantize_options(tensor_types, allow_requantize)?;
     let is_quantization = imatrix.is_some() || !options.mix.tensor_types.is_empty();
     let work = || -> Result<Plan, ggufkit::Error> {
@@ -105,8 +105,8 @@ pub fn plan(
             return Plan::of_file(quantized.plan, target.to_string(), max_shard, warnings);
         }
         let mut conversion = match &place {
-            Place::Local(path) => Conversion::open(path)?,
-            Place::Remote(client, location) => Conversion::from_folder(remote::folder(client, location)?),
+            ModelPath::Local(path) => Conversion::open(path)?,
+            ModelPath::Remote(client, location) => Conversion::from_folder(remote::folder(client, location)?),
         }
         .projector(projector);
         if let Some(ty) = r#type.filter(|ty| !ty.eq_ignore_ascii_case("auto")) {
@@ -148,7 +148,7 @@ pub fn export(
     if let Some(size) = max_shard {
         options = options.max_file_bytes(bytes_of_size(&size)?.get());
     }
-    let place = remote::place(py, path)?;
+    let place = remote::locate(py, path)?;
     let work = || -> Result<Plan, ggufkit::Error> {
         let export = ggufkit::hf::export::plan(remote::model(&place)?, &options)?;
         let warnings = export.warnings.iter().map(ToString::to_string).collect();
@@ -181,21 +181,21 @@ pub fn merge_lora(
 ) -> PyResult<Plan> {
     let max_shard = max_shard.map(|size| bytes_of_size(&size)).transpose()?;
     let adapters: Vec<PathBuf> = adapters.extract().map(|path| vec![path]).or_else(|_| adapters.extract())?;
-    let adapters = adapters.into_iter().map(|path| remote::place(py, path)).collect::<PyResult<Vec<_>>>()?;
+    let adapters = adapters.into_iter().map(|path| remote::locate(py, path)).collect::<PyResult<Vec<_>>>()?;
     let scales = scales(scale, adapters.len())?;
     let options = quantize_options(tensor_types, allow_requantize)?;
     if r#type.is_none() && (imatrix.is_some() || allow_requantize || !options.mix.tensor_types.is_empty()) {
         return Err(PyValueError::new_err("imatrix, tensor_types and allow_requantize require a type, such as Q4_K_M"));
     }
-    let base = remote::place(py, base)?;
+    let base = remote::locate(py, base)?;
     let config = match base_config {
-        Some(config) => Some(remote::place(py, config)?),
+        Some(config) => Some(remote::locate(py, config)?),
         None => Some(base.clone()).filter(|base| !is_gguf(base)),
     };
     let work = || -> Result<Plan, ggufkit::Error> {
         let plain = if r#type.is_some() { OutType::Lossless } else { OutType::Auto };
         let base = draft(&base, Options::default().ty(plain))?;
-        let of_adapter = |(place, scale): (&Place, f32)| -> Result<LoraAdapter, ggufkit::Error> {
+        let of_adapter = |(place, scale): (&ModelPath, f32)| -> Result<LoraAdapter, ggufkit::Error> {
             let folder = config.as_ref().map(remote::model_folder).transpose()?;
             Ok(LoraAdapter { draft: draft(place, Options::default().ty(OutType::F32).base(folder))?, scale })
         };
@@ -217,13 +217,13 @@ pub fn merge_lora(
 }
 
 /// The draft of a model in GGUF, or of a conversion.
-fn draft(place: &Place, options: Options) -> Result<Draft, ggufkit::Error> {
+fn draft(place: &ModelPath, options: Options) -> Result<Draft, ggufkit::Error> {
     if is_gguf(place) {
         return Ok(Draft::copy_of(remote::model(place)?)?);
     }
     let conversion = match place {
-        Place::Local(path) => ggufkit::hf::plan(path, &options)?,
-        Place::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
+        ModelPath::Local(path) => ggufkit::hf::plan(path, &options)?,
+        ModelPath::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
     };
     Ok(conversion.plan.into_draft())
 }
@@ -250,10 +250,10 @@ fn quantize_options(tensor_types: Vec<String>, allow_requantize: bool) -> PyResu
 }
 
 /// Whether a place is that of a GGUF file rather than of a checkpoint.
-fn is_gguf(place: &Place) -> bool {
+fn is_gguf(place: &ModelPath) -> bool {
     match place {
-        Place::Local(path) => path.is_file() && path.extension().is_none_or(|e| !is_tensor_file(e)),
-        Place::Remote(_, location) => location.to_string().to_ascii_lowercase().ends_with(".gguf"),
+        ModelPath::Local(path) => path.is_file() && path.extension().is_none_or(|e| !is_tensor_file(e)),
+        ModelPath::Remote(_, location) => location.to_string().to_ascii_lowercase().ends_with(".gguf"),
     }
 }
 

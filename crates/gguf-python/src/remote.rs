@@ -1,4 +1,4 @@
-//! Places of models: paths, and URLs, which one client reads with the settings of the environment.
+//! Locations of models: paths, and URLs, which one client reads with the settings of the environment.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use crate::error::raise;
 
 /// Where a model is.
 #[derive(Clone)]
-pub enum Place {
+pub enum ModelPath {
     Local(PathBuf),
     Remote(&'static Client, Location),
 }
@@ -20,10 +20,10 @@ pub enum Place {
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 /// The place that a path or URL names.
-pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<Place> {
+pub fn locate(py: Python<'_>, path: PathBuf) -> PyResult<ModelPath> {
     match Location::of_path(&path) {
-        None => Ok(Place::Local(path)),
-        Some(location) => Ok(Place::Remote(client(py)?, location.map_err(raise)?)),
+        None => Ok(ModelPath::Local(path)),
+        Some(location) => Ok(ModelPath::Remote(client(py)?, location.map_err(raise)?)),
     }
 }
 
@@ -46,18 +46,18 @@ fn client(py: Python<'_>) -> PyResult<&'static Client> {
 }
 
 /// Opens a model with all its shards.
-pub fn model(place: &Place) -> Result<Model, ggufkit::Error> {
+pub fn model(place: &ModelPath) -> Result<Model, ggufkit::Error> {
     match place {
-        Place::Local(path) => Ok(Model::open(path)?),
-        Place::Remote(client, location) => Ok(client.open_model(location)?),
+        ModelPath::Local(path) => Ok(Model::open(path)?),
+        ModelPath::Remote(client, location) => Ok(client.open_model(location)?),
     }
 }
 
 /// The folder of a checkpoint.
-pub fn model_folder(place: &Place) -> Result<Box<dyn Folder>, ggufkit::Error> {
+pub fn model_folder(place: &ModelPath) -> Result<Box<dyn Folder>, ggufkit::Error> {
     match place {
-        Place::Local(path) => Ok(Box::new(ggufkit::hf::model_folder(path)?)),
-        Place::Remote(client, location) => Ok(Box::new(folder(client, location)?)),
+        ModelPath::Local(path) => Ok(Box::new(ggufkit::hf::model_folder(path)?)),
+        ModelPath::Remote(client, location) => Ok(Box::new(folder(client, location)?)),
     }
 }
 

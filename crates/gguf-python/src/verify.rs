@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::codec::{threads, type_name};
 use crate::progress;
-use crate::remote::{self, Place};
+use crate::remote::{self, ModelPath};
 use crate::value::{object, text};
 
 /// A tensor of a file or of the conversion of its checkpoint.
@@ -121,8 +121,8 @@ pub fn verify(
     progress: Option<Bound<'_, PyAny>>,
     threads: Option<usize>,
 ) -> PyResult<Verification> {
-    let (file, checkpoint) = (remote::place(py, path)?, remote::place(py, against)?);
-    let [base, target] = [base, target].map(|folder| folder.map(|folder| remote::place(py, folder)).transpose());
+    let (file, checkpoint) = (remote::locate(py, path)?, remote::locate(py, against)?);
+    let [base, target] = [base, target].map(|folder| folder.map(|folder| remote::locate(py, folder)).transpose());
     let (base, target) = (base?, target?);
     let is_exact = exact || imatrix.is_some();
     let run = RunOptions::default().threads(self::threads(threads)?);
@@ -136,8 +136,8 @@ pub fn verify(
             .fuse_gate_up_experts(fuse_gate_up_experts);
         let options = options_for(&model, options);
         let conversion = match &checkpoint {
-            Place::Local(path) => ggufkit::hf::plan(path, &options)?,
-            Place::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
+            ModelPath::Local(path) => ggufkit::hf::plan(path, &options)?,
+            ModelPath::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
         };
         let matrix = imatrix.map(ImatrixFile::open).transpose()?.map(Arc::new);
         ggufkit::verify::verify(model, &conversion.plan, matrix, &run, progress)

@@ -144,7 +144,7 @@ impl ChooseTypes for Budget<'_> {
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
         let mut decisions = model.mixture(Target::FileType(OPEN))?;
         // Before the expensive measurements.
-        model.judge(&decisions)?;
+        model.check_decisions(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
         self.measure(model, &mut open)?;
         let chosen = choose(model, &decisions, &open, self.limit)?;

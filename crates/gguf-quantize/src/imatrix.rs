@@ -99,7 +99,7 @@ fn normalise(format: Format, counts: &[i64], n_values: u64, first: u64, sums: &m
 /// the file names are written, because folders are private and the output is often published.
 pub fn provenance(path: &str, matrix: &ImatrixFile) -> Vec<(&'static str, Value)> {
     const LONGEST: usize = 127;
-    // As there, a text ends at its first NUL.
+    // llama.cpp writes C strings, which end at the first NUL.
     let cut = |text: &[u8]| {
         let text = text.split(|&b| b == 0).next().unwrap_or_default();
         let text = text.rsplit(|b| matches!(b, b'/' | b'\\')).next().unwrap_or_default();

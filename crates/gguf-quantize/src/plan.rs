@@ -167,7 +167,7 @@ impl Undecided<'_> {
     ///
     /// # Errors
     /// Problems that prevent the quantization; all others are warnings.
-    pub fn judge(&self, decisions: &[Decision]) -> Result<Vec<Warning>, Error> {
+    pub fn check_decisions(&self, decisions: &[Decision]) -> Result<Vec<Warning>, Error> {
         let path = &self.draft.path;
         let rules = &self.options.tensor_types;
         let idle = idle_rules(rules.len(), decisions);
@@ -284,7 +284,7 @@ pub fn plan(
         pruned: &pruned,
     };
     let Chosen { decisions, file_type, is_best } = types.choose(&undecided)?;
-    let mut warnings = undecided.judge(&decisions)?;
+    let mut warnings = undecided.check_decisions(&decisions)?;
     for (tensor, decision) in draft.tensors.iter_mut().zip(decisions) {
         // As in llama.cpp (`gguf_add_tensor` uses `ggml_n_dims`), except for copies and image models, whose shapes are kept.
         if !is_copy && !is_image(&draft.head) && tensor.shape.without_ones().len() < tensor.shape.len() {
@@ -485,7 +485,7 @@ fn set_type(tensor: &mut TensorPlan, ty: GgmlType) {
 /// Warnings about a matrix.
 ///
 /// # Errors
-/// If it cannot be used.
+/// If the matrix cannot be used with the model.
 fn matrix_warnings(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
     let mut warnings = Vec::new();
     let report = imatrix::check(matrix, uses);

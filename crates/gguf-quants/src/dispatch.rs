@@ -136,9 +136,9 @@ pub(crate) trait Kernel: Sized {
 }
 
 /// A whole kernel.
-struct Whole<K>(K);
+struct WholeKernel<K>(K);
 
-impl<L: Lanes, K: Kernel> Part<L> for Whole<K> {
+impl<L: Lanes, K: Kernel> Part<L> for WholeKernel<K> {
     type Output = K::Output;
 
     #[inline(always)]
@@ -155,7 +155,7 @@ impl Isa {
         macro_rules! enter {
             ($lanes:ident) => {
                 if let Some(lanes) = $lanes::detect() {
-                    return lanes.call(Whole(kernel));
+                    return lanes.call(WholeKernel(kernel));
                 }
             };
         }
@@ -170,7 +170,7 @@ impl Isa {
             Isa::Avx2 => enter!(Avx2),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => enter!(Avx512),
-            Isa::Arrays if const { Arrays::COMPILED } => return Arrays.call(Whole(kernel)),
+            Isa::Arrays if const { Arrays::COMPILED } => return Arrays.call(WholeKernel(kernel)),
             _ => {}
         }
         kernel.plain()

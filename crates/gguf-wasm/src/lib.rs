@@ -9,6 +9,16 @@
 //!
 //! [`Page`] has the answers. It is also compiled for other machines, for the tests.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        clippy::too_many_lines,
+        clippy::unwrap_used
+    )
+)]
 
 #[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, reason = "functions without mangled names, and the imported one")]

@@ -53,7 +53,7 @@ use crate::{Error, Warning, Written};
 /// ```
 #[derive(Debug)]
 pub struct Conversion {
-    from: Checkpoint,
+    from: Input,
     options: Options,
     run: RunOptions,
     changes: Vec<(String, Option<Value>)>,
@@ -63,9 +63,9 @@ pub struct Conversion {
     quantization: Option<(Target, QuantizeOptions, Option<Arc<ImatrixFile>>)>,
 }
 
-/// Where a checkpoint is.
+/// Where the checkpoint is.
 #[derive(Debug)]
-enum Checkpoint {
+enum Input {
     Path(PathBuf),
     Folder(Box<dyn Folder>),
 }
@@ -78,7 +78,7 @@ impl Conversion {
     pub fn open(path: impl AsRef<Path>) -> Result<Conversion, Error> {
         let path = path.as_ref();
         gguf_hf::model_folder(path)?;
-        Ok(Conversion::new(Checkpoint::Path(path.to_owned())))
+        Ok(Conversion::new(Input::Path(path.to_owned())))
     }
 
     /// The conversion of the checkpoint in a [`Folder`]: in memory, or in one of the caller.
@@ -97,10 +97,10 @@ impl Conversion {
     /// # Ok::<(), ggufkit::Error>(())
     /// ```
     pub fn from_folder(folder: impl Folder + 'static) -> Conversion {
-        Conversion::new(Checkpoint::Folder(Box::new(folder)))
+        Conversion::new(Input::Folder(Box::new(folder)))
     }
 
-    fn new(from: Checkpoint) -> Conversion {
+    fn new(from: Input) -> Conversion {
         Conversion {
             from,
             options: Options::default(),
@@ -238,8 +238,8 @@ impl Conversion {
             options.ty = OutType::Lossless;
         }
         let mut conversion = match &self.from {
-            Checkpoint::Path(path) => gguf_hf::plan(path, &options)?,
-            Checkpoint::Folder(folder) => gguf_hf::plan_folder(&**folder, &options)?,
+            Input::Path(path) => gguf_hf::plan(path, &options)?,
+            Input::Folder(folder) => gguf_hf::plan_folder(&**folder, &options)?,
         };
         let mut warnings: Vec<Warning> = std::mem::take(&mut conversion.warnings).into_iter().map(Into::into).collect();
         let mut ty = conversion.ty.to_string();

@@ -262,7 +262,7 @@ pub fn verify(
     let (mut tensors, pairs) = pair(planned, &file);
     let draft = planned.to_draft();
     let comparison = Comparison { draft: &draft, matrix, file: &file, options, progress };
-    comparison.judge(&draft, &pairs, &mut tensors)?;
+    comparison.compare_data(&draft, &pairs, &mut tensors)?;
     comparison.find_causes(&pairs, &mut tensors)?;
     let made = Made {
         file_type: file.model().gguf().get_as::<u32>(GENERAL_FILE_TYPE).ok().map(FileType),
@@ -342,7 +342,7 @@ impl Encodings {
     }
 
     /// Compares the data of pairs.
-    fn judge(
+    fn compare_data(
         &self,
         file: &GgufSource,
         pairs: &[(usize, Pair)],

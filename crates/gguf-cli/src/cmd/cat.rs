@@ -153,11 +153,11 @@ impl Args {
         let counts: Vec<String> = stats.histogram.iter().map(|&n| grouped(n)).collect();
         let widest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
         let (label_width, count_width) = (widest(&labels), widest(&counts));
-        let room = ui.width.map_or(PLAIN_BAR, |w| w.saturating_sub(label_width + count_width + 6).max(1));
+        let columns = ui.width.map_or(PLAIN_BAR, |w| w.saturating_sub(label_width + count_width + 6).max(1));
         for ((label, count), &n) in labels.iter().zip(&counts).zip(&stats.histogram) {
             write!(ui.out, "  {label:>label_width$}  {count:>count_width$}")?;
             if n > 0 {
-                let bar = ui.paint(bar(n, most, room), Style::Cyan);
+                let bar = ui.paint(bar(n, most, columns), Style::Cyan);
                 write!(ui.out, "  {bar}")?;
             }
             writeln!(ui.out)?;
@@ -221,9 +221,9 @@ fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()
 }
 
 /// A bar proportional to `n / most`; any `n` above 0 gets a visible bar.
-fn bar(n: u64, most: u64, room: usize) -> String {
+fn bar(n: u64, most: u64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = rounded(n as f64 / most as f64 * room as f64 * 8.0);
+    let eighths = rounded(n as f64 / most as f64 * columns as f64 * 8.0);
     let eighths = if n > 0 { eighths.max(1) } else { 0 };
     "█".repeat(eighths / 8) + EIGHTHS.get(eighths % 8).copied().unwrap_or_default()
 }

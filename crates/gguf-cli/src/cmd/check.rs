@@ -79,12 +79,12 @@ impl Args {
                     if !self.shown.quiet
                         && self.at == 0
                         && sections.iter().any(is_other)
-                        && let Some(said) = hints::legacy(path)
+                        && let Some(hint) = hints::legacy(path)
                     {
-                        ui.note(&format!("{}: {said}", shown_path(path)));
+                        ui.note(&format!("{}: {hint}", shown_path(path)));
                     }
-                    let judged = findings::judge(&sections, self.shown.strict);
-                    verdict = verdict.max(judged);
+                    let found_verdict = findings::verdict(&sections, self.shown.strict);
+                    verdict = verdict.max(found_verdict);
                     if self.shown.json {
                         all.extend(sections.into_iter().map(Judged::Section));
                     } else if !self.shown.quiet {
@@ -94,8 +94,8 @@ impl Args {
                         };
                         let subject = format!("{}{shards}", shown_path(path));
                         let printed = match self.files.len() {
-                            1 => findings::print(ui, &subject, &sections, judged),
-                            _ => findings::print_of_several(ui, &subject, &sections, judged, &mut noted),
+                            1 => findings::print(ui, &subject, &sections, found_verdict),
+                            _ => findings::print_of_several(ui, &subject, &sections, found_verdict, &mut noted),
                         };
                         match printed {
                             // The exit code is the same even if nobody reads the findings.

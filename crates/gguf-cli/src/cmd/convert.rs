@@ -13,7 +13,7 @@ use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{self, Checked, Range, RangeCheck};
 use super::quantize::{self, Goal, Names, Written, each_once, plan_all, warn_once, write_all};
-use super::set::parse_room;
+use super::set::parse_reserve;
 use super::templates::ChatTemplates;
 use super::writing::HashOption;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -153,7 +153,7 @@ pub struct Args {
     resume: bool,
 
     /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_reserve)]
     reserve: Option<u64>,
 
     /// Overwrite existing output; with --resume, also discard the kept work of another run
@@ -371,7 +371,7 @@ impl Args {
         let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
         let mut source = None;
-        let (mut lossless, mut outputs, mut said) = (None, Vec::new(), Vec::new());
+        let (mut lossless, mut outputs, mut printed) = (None, Vec::new(), Vec::new());
         let (mut skipped, mut verdict) = (Vec::new(), Verdict::Good);
         for ty in types {
             let converted = match ty {
@@ -385,7 +385,7 @@ impl Args {
                     none => none.insert(self.plan(dir, ty, is_projector)?),
                 },
             };
-            warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
+            warn_once(ui, &mut printed, conversion.warnings.iter().map(ToString::to_string));
             match self.invalid(dir, conversion.n_errors) {
                 Some(invalid) if !self.dry_run => return Err(invalid),
                 Some(invalid) if verdict == Verdict::Good => {
@@ -403,7 +403,7 @@ impl Args {
                     let mut options = self.quantization.with(dir, goal, matrix.as_deref())?;
                     goal.apply(&mut options);
                     let planned = gguf_quantize::plan(draft, matrix.clone(), &options, &goal.target)?;
-                    warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
+                    warn_once(ui, &mut printed, planned.warnings.iter().map(ToString::to_string));
                     (goal.to_string(), planned.plan)
                 }
                 _ => (conversion.ty.to_string(), draft.lay_out()?),

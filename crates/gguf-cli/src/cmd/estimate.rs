@@ -211,8 +211,8 @@ impl Args {
             writeln!(ui.out, "{text}")?;
         }
         for assumption in &estimate.assumptions {
-            let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(2));
-            for (i, line) in wrap(assumption, room).iter().enumerate() {
+            let columns = ui.width.map_or(usize::MAX, |width| width.saturating_sub(2));
+            for (i, line) in wrap(assumption, columns).iter().enumerate() {
                 writeln!(ui.out, "{} {line}", if i == 0 { "*" } else { " " })?;
             }
         }

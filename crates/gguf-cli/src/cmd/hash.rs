@@ -207,7 +207,7 @@ impl Args {
         }
         if let Some(status) = status {
             let style = if status == Status::Ok { Style::Green } else { Style::Red };
-            write!(ui.out, "  -  {}", ui.paint(said(status), style))?;
+            write!(ui.out, "  -  {}", ui.paint(status_text(status), style))?;
         }
         Ok(writeln!(ui.out)?)
     }
@@ -267,7 +267,7 @@ impl Args {
 }
 
 /// The wording of llama-gguf-hash.
-fn said(status: Status) -> &'static str {
+fn status_text(status: Status) -> &'static str {
     match status {
         Status::Ok => "Ok",
         Status::Mismatch => "Mismatch",

@@ -84,7 +84,7 @@ impl Args {
             let Merge { plan, shards, restores_layout, .. } = &merge;
             let n_tensors = plan.tensors().len() as u64;
             let shown = self.show(ui, "shards", shards, plan.file_bytes(), n_tensors, *restores_layout)?;
-            return Ok(shown.max(self.writing.judge(ui, plan, &self.output)?));
+            return Ok(shown.max(self.writing.check_outputs(ui, plan, &self.output)?));
         }
         if self.delete_input && !(merge.lost.is_empty() && merge.lost_keys.is_empty()) {
             return Err(not_everything(input));

@@ -23,7 +23,7 @@ use crate::open;
 use crate::ui::{Ui, grouped, percent, wrap};
 use crate::watch::Watch;
 
-mod given;
+mod metadata;
 
 /// Migrate legacy model files and older GGUF versions to current GGUF.
 ///
@@ -94,7 +94,7 @@ pub struct Args {
 
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
-    answers: given::Given,
+    answers: metadata::MetadataOptions,
 
     #[command(flatten)]
     quantization: quantize::Options,
@@ -316,9 +316,9 @@ fn check(ui: &mut Ui, out: Option<&PathBuf>, known: &[String]) -> Outcome {
     let check = ggufkit::check(out)?;
     let mut verdict = Verdict::Good;
     for (_, finding) in check.findings().filter(|(_, finding)| finding.severity == Severity::Error) {
-        let said = finding.to_string();
-        if !known.contains(&said) {
-            ui.warning(&format!("the output: {said}"));
+        let text = finding.to_string();
+        if !known.contains(&text) {
+            ui.warning(&format!("the output: {text}"));
             verdict = Verdict::Bad;
         }
     }

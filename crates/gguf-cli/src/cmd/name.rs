@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 /// The result for one file.
-struct Judged<'p> {
+struct CheckedName<'p> {
     path: &'p Path,
     name: &'p str,
     problems: Vec<String>,
@@ -71,8 +71,8 @@ impl Args {
             if renamed.contains(path) {
                 continue;
             }
-            let judged = match self.judge(ui, path, &mut renamed) {
-                Ok(judged) => judged,
+            let checked = match self.check(ui, path, &mut renamed) {
+                Ok(checked) => checked,
                 Err(failure) => {
                     ui.error(&failure);
                     verdict = verdict.max(failure.verdict());
@@ -80,16 +80,16 @@ impl Args {
                     continue;
                 }
             };
-            if !judged.problems.is_empty() && judged.renamed.is_none() {
+            if !checked.problems.is_empty() && checked.renamed.is_none() {
                 verdict = verdict.max(Verdict::Bad);
             }
             if self.json {
-                all.push(as_json(&judged));
+                all.push(as_json(&checked));
             } else {
                 if i > 0 {
                     writeln!(ui.out)?;
                 }
-                print(ui, &judged)?;
+                print(ui, &checked)?;
             }
         }
         if self.json {
@@ -99,7 +99,7 @@ impl Args {
     }
 
     /// Compares the name of a file with the suggested one. `done` collects the old paths of renamed files.
-    fn judge<'p>(&self, ui: &mut Ui, path: &'p Path, done: &mut Vec<PathBuf>) -> Result<Judged<'p>, Failure> {
+    fn check<'p>(&self, ui: &mut Ui, path: &'p Path, done: &mut Vec<PathBuf>) -> Result<CheckedName<'p>, Failure> {
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
@@ -127,7 +127,7 @@ impl Args {
             done.extend(shards.files().iter().map(|file| file.path().to_owned()));
             renamed = Some(to);
         }
-        Ok(Judged { path, name, problems, notes, suggestion, renamed })
+        Ok(CheckedName { path, name, problems, notes, suggestion, renamed })
     }
 }
 
@@ -195,21 +195,21 @@ fn parts<'a>(name: &FileName<'a>) -> Vec<(&'static str, &'static str, std::borro
     .collect()
 }
 
-fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
-    ui.title(judged.path)?;
-    for (_, label, part) in parts(&FileName::parse(judged.name)) {
+fn print(ui: &mut Ui, checked: &CheckedName<'_>) -> std::io::Result<()> {
+    ui.title(checked.path)?;
+    for (_, label, part) in parts(&FileName::parse(checked.name)) {
         ui.field(&format!("  {label:<12}"), Style::Cyan, &Str(part.as_bytes()).to_string())?;
     }
-    let (style, text) = match judged.problems.as_slice() {
+    let (style, text) = match checked.problems.as_slice() {
         [] => (Style::Green, "yes".to_owned()),
         problems => (Style::Red, format!("no: {}", safe(&problems.join("; ")))),
     };
     ui.field("  Standard    ", style, &text)?;
-    for note in &judged.notes {
+    for note in &checked.notes {
         ui.field("  Note        ", Style::Dim, &safe(note))?;
     }
-    let by_metadata = judged.suggestion.as_deref().filter(|s| *s != judged.name);
-    if let Some(to) = &judged.renamed {
+    let by_metadata = checked.suggestion.as_deref().filter(|s| *s != checked.name);
+    if let Some(to) = &checked.renamed {
         let label = ui.paint("  Renamed to  ", Style::Green);
         write!(ui.out, "{label}")?;
         ui.print_path(to)?;
@@ -219,15 +219,15 @@ fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn as_json(judged: &Judged<'_>) -> Value {
-    let parts = parts(&FileName::parse(judged.name)).into_iter();
+fn as_json(checked: &CheckedName<'_>) -> Value {
+    let parts = parts(&FileName::parse(checked.name)).into_iter();
     json!({
-        "path": json::path(judged.path),
-        "standard": judged.problems.is_empty(),
+        "path": json::path(checked.path),
+        "standard": checked.problems.is_empty(),
         "parts": parts.map(|(field, _, part)| (field.to_owned(), part.into_owned().into())).collect::<Map<_, _>>(),
-        "problems": judged.problems,
-        "notes": judged.notes,
-        "suggestion": judged.suggestion,
-        "renamed_to": judged.renamed.as_deref().map(json::path),
+        "problems": checked.problems,
+        "notes": checked.notes,
+        "suggestion": checked.suggestion,
+        "renamed_to": checked.renamed.as_deref().map(json::path),
     })
 }

@@ -77,7 +77,7 @@ impl<'a> Planned<'a> {
             out.map_or(Ok(()), |out| ui.print_path(out))?;
             verdict
         };
-        Ok(verdict.max(preflight::judge_outputs(ui, &outputs, options)))
+        Ok(verdict.max(preflight::check_outputs(ui, &outputs, options)))
     }
 
     /// Prints the table and the summary.
@@ -136,7 +136,7 @@ impl<'a> Planned<'a> {
         let RunSummary { paths, report, overflows, .. } = result?;
         warn_of_overflows(ui, self.plan, &self.title, &overflows);
         if !answer.quiet {
-            watch.said_of_kept().iter().chain(notes).for_each(|note| ui.note(note));
+            watch.resume_note().iter().chain(notes).for_each(|note| ui.note(note));
             let (sizes, to) = (Sizes::of(self.plan), size(self.plan.file_bytes()));
             let sizes = match sizes.bits() {
                 Some(bits) => format!(

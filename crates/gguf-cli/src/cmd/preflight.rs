@@ -173,8 +173,8 @@ pub struct JsonDisk {
 }
 
 impl From<&DiskSpace> for JsonDisk {
-    fn from(room: &DiskSpace) -> JsonDisk {
-        JsonDisk { path: room.disk.clone(), needed: room.needed, free: room.free }
+    fn from(space: &DiskSpace) -> JsonDisk {
+        JsonDisk { path: space.disk.clone(), needed: space.needed, free: space.free }
     }
 }
 
@@ -189,7 +189,7 @@ pub fn disk_space(outputs: &[(&Plan, &Path)]) -> Vec<DiskSpace> {
 }
 
 /// Prints an error if a run could not write these outputs: one exists, is an input, or its folder is missing.
-pub fn judge_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptions) -> Verdict {
+pub fn check_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptions) -> Verdict {
     match gguf_pipeline::check_outputs(&files(outputs), options) {
         Ok(()) => Verdict::Good,
         Err(e) => {
@@ -201,18 +201,18 @@ pub fn judge_outputs(ui: &mut Ui, outputs: &[(&Plan, &Path)], options: &RunOptio
 }
 
 /// Prints the needed and the free space on each output disk of a dry run.
-pub fn print_disk_space(ui: &mut Ui, rooms: &[DiskSpace]) -> Outcome {
-    for DiskSpace { disk, needed, free, .. } in rooms {
+pub fn print_disk_space(ui: &mut Ui, disks: &[DiskSpace]) -> Outcome {
+    for DiskSpace { disk, needed, free, .. } in disks {
         let (disk, needed) = (shown_path(disk), grouped(*needed));
         writeln!(ui.out, "{disk}: {needed} bytes needed, {} ({} bytes) free", size(*free), grouped(*free))?;
     }
-    Ok(check_disk_space(ui, rooms))
+    Ok(check_disk_space(ui, disks))
 }
 
 /// Prints an error for each disk with too little free space.
-pub fn check_disk_space(ui: &mut Ui, rooms: &[DiskSpace]) -> Verdict {
+pub fn check_disk_space(ui: &mut Ui, disks: &[DiskSpace]) -> Verdict {
     let mut verdict = Verdict::Good;
-    for problem in rooms.iter().filter_map(|room| room.check().err()) {
+    for problem in disks.iter().filter_map(|disk| disk.check().err()) {
         ui.error(&problem.into());
         verdict = Verdict::CouldNotRun;
     }

@@ -16,7 +16,7 @@ use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
-use crate::cmd::set::parse_room;
+use crate::cmd::set::parse_reserve;
 use crate::cmd::templates::ChatTemplates;
 use crate::cmd::writing::{HashOption, OutOption};
 use crate::failure::{Failure, Outcome};
@@ -122,7 +122,7 @@ pub struct How {
     resume: bool,
 
     /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_reserve)]
     reserve: Option<u64>,
 
     /// Overwrite existing output; with --resume, also discard the kept work of another run
@@ -232,14 +232,14 @@ impl How {
         out.map_or(Ok(()), output::check_several)?;
         let draft = self.draft(input)?;
         let matrix = self.options.matrix()?;
-        let (mut outputs, mut said) = (Vec::new(), Vec::new());
+        let (mut outputs, mut printed) = (Vec::new(), Vec::new());
         // The last target takes the draft itself.
         let drafts = std::iter::repeat_n(draft, goals.len());
         for (goal, draft) in goals.iter().zip(drafts) {
             let mut options = self.quantize_options(input, goal, matrix.as_deref())?;
             goal.apply(&mut options);
             let planned = gguf_quantize::plan(draft, matrix.clone(), &options, &goal.target)?;
-            warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
+            warn_once(ui, &mut printed, planned.warnings.iter().map(ToString::to_string));
             let plan = self.shards.apply(ui, planned.plan)?;
             let path = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
             outputs.push(Written { target: goal.to_string(), plan, out: path, checked: None });

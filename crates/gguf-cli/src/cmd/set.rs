@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 mod how;
 
-pub use how::{Backup, How, lock, parse_room};
+pub use how::{Backup, How, lock, parse_reserve};
 
 /// Maximum size of text or JSON input.
 const MAX_TEXT: u64 = 256 << 20;

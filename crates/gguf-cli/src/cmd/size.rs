@@ -45,7 +45,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// Like [`parse_size`], but returns a nonzero integer.
 ///
 /// # Errors
-/// The same as [`parse_size`].
+/// If the text is not a size, or is 0.
 pub fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(parse_size(text)?).ok_or_else(|| "expected a value greater than 0".to_owned())
 }

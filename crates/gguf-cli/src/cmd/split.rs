@@ -103,7 +103,7 @@ impl Args {
         self.warn(ui, &split);
         if self.dry_run {
             let shown = self.show(ui, &split.plan, prefix)?;
-            return Ok(shown.max(self.writing.judge(ui, &split.plan, prefix)?));
+            return Ok(shown.max(self.writing.check_outputs(ui, &split.plan, prefix)?));
         }
         if self.delete_input && !split.lost.is_empty() {
             return Err(not_everything(&self.input));

@@ -80,7 +80,7 @@ impl OutOption {
     /// The path of the option or of the argument.
     ///
     /// # Errors
-    /// If there are both.
+    /// If both are given.
     pub fn or<'a>(&'a self, out: Option<&'a Path>) -> Result<Option<&'a Path>, Failure> {
         match (self.path(), out) {
             (Some(option), Some(out)) => Err(two_outputs(out, option)),
@@ -235,16 +235,16 @@ impl Writing {
         Ok(paths)
     }
 
-    /// Checks the outputs of a dry run, and the room for them, as a run does.
+    /// Checks the outputs of a dry run, and the space for them, as a run does.
     ///
     /// # Errors
     /// If the output cannot be named.
-    pub fn judge(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
+    pub fn check_outputs(&self, ui: &mut Ui, plan: &Plan, out: &Path) -> Outcome {
         let options = RunOptions::default().force(self.force).create_folders(names_folders(out));
         let out = path_of(out, plan)?;
         let outputs = [(plan, out.as_path())];
-        let rooms = preflight::check_disk_space(ui, &preflight::disk_space(&outputs));
-        Ok(rooms.max(preflight::judge_outputs(ui, &outputs, &options)))
+        let space = preflight::check_disk_space(ui, &preflight::disk_space(&outputs));
+        Ok(space.max(preflight::check_outputs(ui, &outputs, &options)))
     }
 
     /// How the written files are hashed.

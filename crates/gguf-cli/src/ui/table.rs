@@ -240,10 +240,10 @@ impl Table {
     }
 
     /// The width of each column; `None` if it is omitted.
-    fn widths(&self, room: Option<usize>) -> Vec<Option<usize>> {
+    fn widths(&self, available: Option<usize>) -> Vec<Option<usize>> {
         let mut widest = self.titles();
-        self.rows().for_each(|row| widen(&mut widest, room, row));
-        self.fitted(widest, room)
+        self.rows().for_each(|row| widen(&mut widest, available, row));
+        self.fitted(widest, available)
     }
 
     /// The widths of the titles.
@@ -253,8 +253,8 @@ impl Table {
 
     /// The width of each column, from the widths of the widest cells; `None` if it is omitted. If the table is too wide, columns are omitted,
     /// then the widest column that can be cut is narrowed repeatedly until the table fits.
-    fn fitted(&self, mut widths: Vec<Option<usize>>, room: Option<usize>) -> Vec<Option<usize>> {
-        let Some(room) = room else { return widths };
+    fn fitted(&self, mut widths: Vec<Option<usize>>, available: Option<usize>) -> Vec<Option<usize>> {
+        let Some(available) = available else { return widths };
         let total = |widths: &[Option<usize>], least: usize| {
             let columns = self.columns.iter().zip(widths);
             let widths = columns.filter_map(|(column, width)| {
@@ -262,7 +262,7 @@ impl Table {
             });
             widths.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
         };
-        while total(&widths, LEAST) > room {
+        while total(&widths, LEAST) > available {
             let shown = self.columns.iter().zip(&mut widths).filter(|(c, width)| c.left_out > 0 && width.is_some());
             match shown.min_by_key(|(column, _)| column.left_out) {
                 Some((_, width)) => *width = None,
@@ -271,7 +271,7 @@ impl Table {
         }
         // No column is narrowed below LEAST. If names overflow anyway, cutting the other columns further gains nothing.
         for last in [Gives::First, Gives::Last] {
-            while total(&widths, usize::MAX) > room {
+            while total(&widths, usize::MAX) > available {
                 let columns = self.columns.iter().zip(&mut widths);
                 let gives = |c: &Column| c.gives == Gives::First || c.gives == last;
                 let can_shrink = columns.filter(|(column, width)| gives(column) && width.is_some_and(|w| w > LEAST));
@@ -286,9 +286,9 @@ impl Table {
 }
 
 /// Widens columns for the cells of a row.
-fn widen<'c>(widths: &mut [Option<usize>], room: Option<usize>, row: impl Iterator<Item = &'c str>) {
+fn widen<'c>(widths: &mut [Option<usize>], available: Option<usize>, row: impl Iterator<Item = &'c str>) {
     for (widest, width) in widths.iter_mut().zip(row.map(text_width)) {
-        if room.is_some() || width <= WIDEST {
+        if available.is_some() || width <= WIDEST {
             *widest = (*widest).max(Some(width));
         }
     }

@@ -59,7 +59,7 @@ pub enum Difference {
     },
     /// The file has bytes after its last tensor.
     Trailing {
-        /// Their number.
+        /// The number of bytes after the last tensor.
         bytes: u64,
     },
 }

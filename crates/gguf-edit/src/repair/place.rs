@@ -9,8 +9,8 @@ use gguf_format::{Gguf, align_up};
 
 /// Whether the offsets of tensors are possible.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Places {
-    /// All of them are.
+pub(super) enum Offsets {
+    /// All offsets are possible.
     Possible,
     /// These tensors have another offset: their indices, and the only offsets with which all tensors fill the file.
     Determined(Vec<(usize, u64)>),
@@ -36,7 +36,7 @@ impl Extent {
 }
 
 /// Examines the offsets of a file of that length.
-pub(super) fn of(gguf: &Gguf<'_>, file_bytes: u64) -> Places {
+pub(super) fn of(gguf: &Gguf<'_>, file_bytes: u64) -> Offsets {
     let alignment = gguf.alignment().max(1);
     let data_bytes = file_bytes.saturating_sub(gguf.data_offset());
     let (mut possible, mut wrong, mut total) = (Vec::new(), Vec::new(), Some(0u64));
@@ -57,14 +57,14 @@ pub(super) fn of(gguf: &Gguf<'_>, file_bytes: u64) -> Places {
     if !fits {
         let unknown: BTreeSet<usize> =
             wrong.iter().map(|extent| extent.index).chain(overlaps(&possible, |a, b| !is_shared(a, b))).collect();
-        return if unknown.is_empty() { Places::Possible } else { Places::Unknown(unknown) };
+        return if unknown.is_empty() { Offsets::Possible } else { Offsets::Unknown(unknown) };
     }
     // The end of the last tensor may be missing.
     let end = total.unwrap_or(data_bytes);
     wrong.extend(possible.extract_if(.., |extent| extent.end() > end));
     let overlapping = overlaps(&possible, |_, _| true);
     if wrong.is_empty() && overlapping.is_empty() {
-        return Places::Possible;
+        return Offsets::Possible;
     }
     // Of the first two tensors that overlap, one is elsewhere.
     let pair = possible.windows(2).position(|pair| matches!(pair, [a, b] if a.end() > b.start));
@@ -75,8 +75,8 @@ pub(super) fn of(gguf: &Gguf<'_>, file_bytes: u64) -> Places {
         solve(&kept, wrong.iter().copied().chain(moved).collect(), end)
     });
     match solutions.collect::<Vec<_>>().as_slice() {
-        [one] => Places::Determined(one.clone()),
-        _ => Places::Unknown(wrong.iter().map(|extent| extent.index).chain(overlapping).collect()),
+        [one] => Offsets::Determined(one.clone()),
+        _ => Offsets::Unknown(wrong.iter().map(|extent| extent.index).chain(overlapping).collect()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::EditError;
 
 /// The tensors of a damaged file.
 #[derive(Debug)]
-struct Whole {
+struct IntactTensors {
     path: PathBuf,
     file: File,
     state: FileState,
@@ -23,7 +23,7 @@ struct Whole {
     tensors: Vec<(GgmlType, u64, u64)>,
 }
 
-impl Source for Whole {
+impl Source for IntactTensors {
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), gguf_pipeline::Error> {
         let tensor = || format!("number {index}");
         let found = self.tensors.get(index).copied();
@@ -72,7 +72,7 @@ pub(super) fn save(
         path: path.clone(),
         head: kvs,
         tensors: plans,
-        source: Arc::new(Whole { path: path.clone(), file, state: *state, order, tensors: places }),
+        source: Arc::new(IntactTensors { path: path.clone(), file, state: *state, order, tensors: places }),
         rounding: Rounding::Ggml,
         importance: None,
         inputs: path.canonicalize().into_iter().collect(),

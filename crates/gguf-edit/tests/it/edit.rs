@@ -127,7 +127,7 @@ fn what_is_removed_leaves_room_that_is_used_again() {
     write(&path, &head());
     assert_eq!(edit(&path, &[unset("tokenizer.ggml.tokens")], &options).unwrap(), EditMethod::Reserved);
     assert_eq!(fs::metadata(&path).unwrap().len(), file_bytes);
-    assert!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()) > 30_000);
+    assert!(gguf_edit::reserved_bytes(ModelFile::open(&path).unwrap().gguf()) > 30_000);
     assert_eq!(content(&path).2, data(&head()));
 }
 
@@ -164,7 +164,7 @@ fn room_can_be_reserved() {
     let before = fs::read(&path).unwrap();
     let more = "y".repeat(4999);
     let plan = EditPlan::new(&path, &[set("general.name", format!("A name{more}"))], &options).unwrap();
-    assert_eq!((plan.method(), plan.room()), (EditMethod::Reserved, 1));
+    assert_eq!((plan.method(), plan.reserved_bytes()), (EditMethod::Reserved, 1));
     plan.run(&()).unwrap();
     assert_eq!(fs::read(&path).unwrap().len(), before.len());
     edit(&path, &[set("general.name", "A name")], &options).unwrap();
@@ -179,9 +179,9 @@ fn room_can_be_reserved() {
     // Reserving space alone, with a rewrite if necessary.
     write(&path, &head());
     let plan = EditPlan::new(&path, &[], &EditOptions::default().reserve(10_000)).unwrap();
-    assert!(plan.room() >= 10_000 && plan.changes().is_empty());
+    assert!(plan.reserved_bytes() >= 10_000 && plan.changes().is_empty());
     plan.run(&()).unwrap();
-    assert!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()) >= 10_000);
+    assert!(gguf_edit::reserved_bytes(ModelFile::open(&path).unwrap().gguf()) >= 10_000);
     assert_eq!(edit(&path, &[], &EditOptions::default().reserve(9_000)).unwrap(), EditMethod::Nothing);
     // A rewritten file has only the requested space.
     let way = edit(&path, &[], &EditOptions::default().rewrite(true)).unwrap();
@@ -205,13 +205,13 @@ fn bytes_are_inserted_where_the_file_system_can() {
     let EditMethod::Insert { bytes } = plan.method() else { panic!("{:?}", plan.method()) };
     assert!(bytes % block == 0 && bytes >= 20_000 - 64 && bytes < 20_000 + block);
     assert_eq!(plan.file_bytes(), (before.len(), before.len() + bytes));
-    let room = plan.room();
+    let reserved = plan.reserved_bytes();
     plan.run(&()).unwrap();
     let after = fs::metadata(&path).unwrap();
     assert_eq!(after.len(), before.len() + bytes);
     #[cfg(unix)]
     assert_eq!(std::os::unix::fs::MetadataExt::ino(&before), std::os::unix::fs::MetadataExt::ino(&after));
-    assert_eq!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()), room);
+    assert_eq!(gguf_edit::reserved_bytes(ModelFile::open(&path).unwrap().gguf()), reserved);
     let (kvs, names, there) = content(&path);
     assert_eq!(kvs[3].1, template.into());
     assert_eq!((names, there), (vec!["token_embd.weight".to_owned(), "output_norm.weight".to_owned()], data(&head())));

@@ -359,7 +359,7 @@ impl Binding<'_> {
         let (Some(missing), Some(((_, number), index))) = (missing, self.slot.parts.first_key_value()) else {
             return self.slot.tensor.row.source.to_owned();
         };
-        // Another tensor of the stack, with the missing number.
+        // The name of a tensor of the stack that exists, with its number replaced by the missing one.
         match self.slot.stack.and_then(|template| Some((template.before, template.stack?.1))) {
             Some((before, after)) => {
                 let number_of = |number: u64| format!("{before}{number}{after}");

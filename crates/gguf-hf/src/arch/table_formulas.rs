@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::formula::Formula;
 
-/// All tables.
+/// The tables of all language models and encoders: each checkpoint with its architecture.
 pub(super) fn tables() -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().chain(TOWERS);
     all.flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)))

@@ -9,13 +9,14 @@ use std::path::Path;
 use gguf_pipeline::moves::{Axis, Move};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Checkpoint, DataPlace, View};
+use super::{DataPlace, TensorFiles, View};
 use crate::config::shortened;
 use crate::documents::Documents;
 use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
 use crate::folder::Folder;
 use crate::folder_error::FolderError;
+use crate::json::set_field;
 use crate::model_plan::PlanError;
 use crate::problem::FileProblem;
 
@@ -82,7 +83,7 @@ fn renamed(name: &str) -> Option<(String, Parts)> {
 ///
 /// # Errors
 /// If a file is missing or invalid, or the shards do not match.
-pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, Error> {
+pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, TensorFiles)>, Error> {
     let name = |i: usize| format!("consolidated.{i:02}.pth");
     if !files.has(&name(0))? {
         return Ok(None);
@@ -90,13 +91,13 @@ pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, 
     let Some(document) = files.json(PARAMS)? else { return Ok(None) };
     let params = Params::new(files.path(), (*document).clone())?;
     let n_shards = count_shards(files)?;
-    let mut whole = Checkpoint::empty();
+    let mut whole = TensorFiles::empty();
     let mut shards = Vec::new();
     for i in 0..n_shards {
         let Some(file) = files.open(&name(i))? else {
             return Err(Error::MissingParts { dir: files.path().to_owned(), parts: Names(vec![name(i)]) });
         };
-        let mut shard = Checkpoint::empty();
+        let mut shard = TensorFiles::empty();
         shard.add_part(super::Part::new(files, &name(i), file))?;
         whole.parts.append(&mut shard.parts);
         shards.push(shard);
@@ -156,7 +157,11 @@ struct Piece<'a> {
 }
 
 /// The shards of a tensor in all files, with the same number format and number of dimensions.
-fn parts_of<'a>(shards: &'a [Checkpoint], index: usize, tensor: &'a SourceTensor) -> Result<Vec<Piece<'a>>, PlanError> {
+fn parts_of<'a>(
+    shards: &'a [TensorFiles],
+    index: usize,
+    tensor: &'a SourceTensor,
+) -> Result<Vec<Piece<'a>>, PlanError> {
     let mut parts = Vec::new();
     for (file, shard) in shards.iter().enumerate() {
         let is_it = |t: &SourceTensor| t.name == tensor.name;
@@ -297,7 +302,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
     Ok(Joined { source, inputs, moves })
 }
 
-impl Checkpoint {
+impl TensorFiles {
     fn add_joined(&mut self, name: String, joined: Joined) {
         let Joined { source: SourceTensor { dtype, shape, .. }, inputs, moves } = joined;
         let (part, offset) = inputs.first().copied().unwrap_or_default();
@@ -361,16 +366,17 @@ impl Params {
             "max_position_embeddings": get("max_seq_len").unwrap_or_else(|| json!(self.context(theta.as_f64(), is_scaled))),
         });
         if get("head_dim").is_some() {
-            config["head_dim"] = json!(self.head_dim);
+            set_field(&mut config, "head_dim", json!(self.head_dim));
         }
         if is_scaled {
-            config["rope_scaling"] = json!({
+            let scaling = json!({
                 "rope_type": "llama3",
                 "factor": get("rope_scaling_factor").unwrap_or(json!(if self.width < 4096 { 32.0 } else { 8.0 })),
                 "low_freq_factor": 1.0,
                 "high_freq_factor": get("rope_high_freq_factor").unwrap_or(json!(4.0)),
                 "original_max_position_embeddings": 8192,
             });
+            set_field(&mut config, "rope_scaling", scaling);
         }
         config
     }

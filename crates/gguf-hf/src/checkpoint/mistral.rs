@@ -5,11 +5,12 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Checkpoint, Files, list_parts, meta::PARAMS};
+use super::{Files, TensorFiles, list_parts, meta::PARAMS};
 use crate::config::shortened;
 use crate::documents::Documents;
 use crate::error::Error;
 use crate::folder_error::FolderError;
+use crate::json::set_field;
 use crate::problem::FileProblem;
 
 /// The tensor files.
@@ -26,7 +27,7 @@ const NEEDED: [&str; 4] = ["dim", "n_layers", "n_heads", "norm_eps"];
 ///
 /// # Errors
 /// If a file is invalid, or the model has experts or an unsupported weight format.
-pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, Error> {
+pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, TensorFiles)>, Error> {
     if list_parts(files, &FILES)?.is_empty() {
         return Ok(None);
     }
@@ -46,16 +47,17 @@ pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, Checkpoint)>, 
         if quantization["qformat_weight"] != "fp8_e4m3" {
             return Err(invalid("quantization", quantization, "\"qformat_weight\": \"fp8_e4m3\""));
         }
-        document["quantization_config"] = json!({ "quant_method": "fp8", "activation_scheme": "static" });
+        let fp8 = json!({ "quant_method": "fp8", "activation_scheme": "static" });
+        set_field(&mut document, "quantization_config", fp8);
     }
     // Newer models scale the attention temperature.
     let class = if document.get("llama_4_scaling").is_some() { "Ministral3ForCausalLM" } else { "MistralForCausalLM" };
     if let Some(yarn) = document.get("yarn").cloned() {
-        document["yarn_params"] = yarn;
+        set_field(&mut document, "yarn_params", yarn);
     }
-    document["architectures"] = json!([class]);
-    document[FIELD] = json!(true);
-    match Checkpoint::open_files(files, &FILES)? {
+    set_field(&mut document, "architectures", json!([class]));
+    set_field(&mut document, FIELD, json!(true));
+    match TensorFiles::open_files(files, &FILES)? {
         Some(checkpoint) => Ok(Some((document, checkpoint))),
         None => Ok(None),
     }

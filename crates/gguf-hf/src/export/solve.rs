@@ -109,7 +109,8 @@ impl Solver<'_> {
             // The elements that are not those of the other branch have one value.
             Formula::Each(element, ..) => {
                 if let (Formula::If(parts), Json::Array(wanted)) = (element.as_ref(), target) {
-                    for (branch, other) in [(&parts[0], &parts[2]), (&parts[2], &parts[0])] {
+                    let [then, _, other] = parts.as_ref();
+                    for (branch, other) in [(then, other), (other, then)] {
                         let other = self.value(other);
                         if let Some(value) = wanted.iter().find(|value| **value != other) {
                             self.descend(branch, value, open, found);

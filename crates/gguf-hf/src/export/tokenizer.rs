@@ -52,7 +52,7 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
     let pre = gguf.get_as::<&str>("tokenizer.ggml.pre").unwrap_or("default");
     let mut files = match model {
         "llama" if readers.contains(&Reader::SentencePiece) || has_changes(readers) => {
-            vec![("tokenizer.model".to_owned(), spm::model(&vocab, spm::Kind::Bpe))]
+            vec![("tokenizer.model".to_owned(), spm::model(&vocab, spm::SpmModel::Bpe))]
         }
         "llama" => return Err("the class does not read a SentencePiece model".to_owned()),
         "gpt2" => vec![("tokenizer.json".to_owned(), pretty(&json::bpe(&vocab, &merges, pre)?))],
@@ -63,7 +63,7 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
         "t5" => {
             let mut files = vec![("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab)))];
             if readers.contains(&Reader::T5) {
-                files.push(("spiece.model".to_owned(), spm::model(&vocab, spm::Kind::Unigram)));
+                files.push(("spiece.model".to_owned(), spm::model(&vocab, spm::SpmModel::Unigram)));
             }
             files
         }
@@ -126,7 +126,7 @@ impl Vocab<'_> {
             settings.insert("legacy".to_owned(), json!(false));
         }
         for kind in ["bos", "eos", "sep"] {
-            if let Some(adds) = self.adds(kind).filter(|_| is_pieces || !json::is_said(self, kind)) {
+            if let Some(adds) = self.adds(kind).filter(|_| is_pieces || !json::is_stated(self, kind)) {
                 settings.insert(format!("add_{kind}_token"), json!(adds));
             }
         }

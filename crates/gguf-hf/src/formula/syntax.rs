@@ -68,7 +68,10 @@ impl fmt::Display for Formula {
                 Some(first) => write!(f, "{first}"),
                 None => Ok(()),
             },
-            Formula::If(parts) => write!(f, "{}", parts[0]),
+            Formula::If(parts) => {
+                let [then, ..] = parts.as_ref();
+                write!(f, "{then}")
+            }
             Formula::List(_) | Formula::Object(_) | Formula::Each(..) => f.write_str("a list"),
         }
     }

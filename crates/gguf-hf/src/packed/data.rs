@@ -6,7 +6,7 @@ use gguf_pipeline::{Error, Source};
 use gguf_quants::float;
 use gguf_quants::float8::Float8;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::number::to_index;
 
@@ -80,7 +80,7 @@ pub(super) struct Numbers {
 /// The data of a checkpoint, read to decode one of its packed tensors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Data<'a> {
-    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) checkpoint: &'a TensorFiles,
     pub(super) tensor: &'a SourceTensor,
 }
 

@@ -9,7 +9,7 @@ use super::companion::{self, dims, expect, problem, scales};
 use super::data::{Data, Number, Numbers};
 use super::decode::Decode;
 use super::scaled::{Scale, Scaled};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 
@@ -67,7 +67,7 @@ pub(super) struct Replacement {
 /// The packed weights found so far.
 #[derive(Debug)]
 pub(super) struct FoundWeights<'a> {
-    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) checkpoint: &'a TensorFiles,
     by_name: HashMap<&'a str, usize>,
     /// Stored tensors that are companions of others or unused.
     pub(super) consumed: HashSet<usize>,
@@ -80,7 +80,7 @@ pub(super) struct FoundWeights<'a> {
 }
 
 impl<'a> FoundWeights<'a> {
-    pub(super) fn new(checkpoint: &'a Checkpoint) -> FoundWeights<'a> {
+    pub(super) fn new(checkpoint: &'a TensorFiles) -> FoundWeights<'a> {
         let by_name = checkpoint.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
         let (consumed, replaced) = (HashSet::new(), HashMap::new());
         FoundWeights {

@@ -14,6 +14,7 @@ use crate::config::{Config, Error as ConfigError};
 use crate::documents::Documents;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
+use crate::json::field;
 use crate::model_plan::{OutType, PlanError};
 use crate::number::{to_index, to_u32};
 
@@ -67,23 +68,24 @@ impl Method {
             return Ok(method);
         }
         let wrong = |source: PlanError| Error::Plan { path: files.path().to_owned(), source };
-        let field = config.hparams().get(FIELD).cloned().unwrap_or_default();
-        if !field.is_object() && !field.is_null() {
-            return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));
+        let section = config.hparams().get(FIELD).cloned().unwrap_or_default();
+        if !section.is_object() && !section.is_null() {
+            return Err(wrong(ConfigError::invalid(FIELD, &section, "an object or null").into()));
         }
-        let mut method = Method { config: field, ..Method::default() };
+        let mut method = Method { config: section, ..Method::default() };
         if config.architecture().is_ok_and(|class| class.starts_with("MiMoV2")) {
             method.by_ranks = config.hparams().clone();
         }
-        method.name = match &method.config["quant_method"] {
+        method.name = match field(&method.config, "quant_method") {
             Value::Null => String::new(),
             Value::String(name) => name.clone(),
             other => {
                 return Err(wrong(ConfigError::invalid("quantization_config.quant_method", other, "a string").into()));
             }
         };
-        let (mut algorithm, mut layers) = (&method.config["quant_algo"], &method.config["quantized_layers"]);
-        let (mut format, mut groups) = (&method.config["format"], &method.config["config_groups"]);
+        let (mut algorithm, mut layers) =
+            (field(&method.config, "quant_algo"), field(&method.config, "quantized_layers"));
+        let (mut format, mut groups) = (field(&method.config, "format"), field(&method.config, "config_groups"));
         // ModelOpt describes its method in a separate file.
         let file = match is_filled(algorithm) && is_filled(layers) {
             true => None,
@@ -91,7 +93,7 @@ impl Method {
         };
         if let Some(file) = &file {
             if method.name.is_empty() {
-                method.name = file["producer"]["name"].as_str().unwrap_or_default().to_lowercase();
+                method.name = field(field(file, "producer"), "name").as_str().unwrap_or_default().to_lowercase();
             }
             let fields = [
                 ("quant_algo", &mut algorithm),
@@ -148,8 +150,8 @@ impl Method {
 
     /// Whether matrices are stored by rows in MXFP4.
     fn has_mxfp4_rows(&self) -> bool {
-        let is_packed = self.name == "compressed-tensors" && self.config["format"] == MXFP4_PACKED;
-        is_packed || self.config["store_dtype"] == "mxfp4"
+        let is_packed = self.name == "compressed-tensors" && *field(&self.config, "format") == MXFP4_PACKED;
+        is_packed || *field(&self.config, "store_dtype") == "mxfp4"
     }
 
     /// The quantization algorithms in the configuration.
@@ -166,8 +168,8 @@ impl Method {
                 return Ok(());
             }
         }
-        if self.config["store_dtype"] == "mxfp4" {
-            match &self.config["mxfp4_block_size"] {
+        if *field(&self.config, "store_dtype") == "mxfp4" {
+            match field(&self.config, "mxfp4_block_size") {
                 Value::Null => {}
                 size if size.as_u64() == Some(Format::MXFP4.len()) => {}
                 size => return Err(ConfigError::invalid("quantization_config.mxfp4_block_size", size, "32").into()),
@@ -271,14 +273,19 @@ impl Method {
             return Ok(None);
         };
         let number = block.strip_prefix("model.layers.").and_then(|number| number.parse::<usize>().ok());
-        let has_window = number.is_none_or(|number| self.by_ranks["hybrid_layer_pattern"][number] == 1);
-        let field = |name: &str| {
-            let value = &self.by_ranks[name];
+        let has_window = number.is_none_or(|number| {
+            self.by_ranks
+                .get("hybrid_layer_pattern")
+                .and_then(|blocks| blocks.get(number))
+                .is_some_and(|kind| *kind == 1)
+        });
+        let number = |name: &str| {
+            let value = field(&self.by_ranks, name);
             let found = value.as_u64().filter(|n| (1..1 << 20).contains(n));
             found.ok_or_else(|| ConfigError::invalid(name, value, "a positive whole number"))
         };
-        let keys = field(if has_window { "swa_num_key_value_heads" } else { "num_key_value_heads" })?;
-        let (queries, key, value) = (field("num_attention_heads")?, field("head_dim")?, field("v_head_dim")?);
+        let keys = number(if has_window { "swa_num_key_value_heads" } else { "num_key_value_heads" })?;
+        let (queries, key, value) = (number("num_attention_heads")?, number("head_dim")?, number("v_head_dim")?);
         Ok(Some([queries * key, keys * key, keys * value]))
     }
 
@@ -286,11 +293,11 @@ impl Method {
         let bits = match self.number(&self.config, FIELD, "bits")? {
             Some(bits @ (2 | 3 | 4 | 8)) => bits,
             _ => {
-                let found = &self.config["bits"];
+                let found = field(&self.config, "bits");
                 return Err(ConfigError::invalid("quantization_config.bits", found, "2, 3, 4 or 8").into());
             }
         };
-        let zero_offset = match &self.config["checkpoint_format"] {
+        let zero_offset = match field(&self.config, "checkpoint_format") {
             Value::Null => 1,
             value => match value.as_str() {
                 Some("gptq") => 1,
@@ -334,16 +341,21 @@ impl Method {
     }
 
     fn awq(&self, found: &mut FoundWeights<'_>) -> Result<(), PlanError> {
-        let bits = ["bits", "w_bit"].into_iter().find(|name| !self.config[name].is_null()).unwrap_or("bits");
+        let bits = ["bits", "w_bit"].into_iter().find(|name| !field(&self.config, name).is_null()).unwrap_or("bits");
         if self.number(&self.config, FIELD, bits)? != Some(4) {
-            return Err(ConfigError::invalid(format!("{FIELD}.{bits}"), &self.config[bits], "4").into());
+            return Err(ConfigError::invalid(format!("{FIELD}.{bits}"), field(&self.config, bits), "4").into());
         }
-        if let Value::String(version) = &self.config["version"]
+        if let Value::String(version) = field(&self.config, "version")
             && !version.eq_ignore_ascii_case("gemm")
         {
-            return Err(ConfigError::invalid("quantization_config.version", &self.config["version"], "\"gemm\"").into());
+            return Err(ConfigError::invalid(
+                "quantization_config.version",
+                field(&self.config, "version"),
+                "\"gemm\"",
+            )
+            .into());
         }
-        let name = if self.config["group_size"].is_null() { "q_group_size" } else { "group_size" };
+        let name = if field(&self.config, "group_size").is_null() { "q_group_size" } else { "group_size" };
         let group_size = self.number(&self.config, FIELD, name)?;
         for (words, tensor) in found.tensors() {
             let Some(base) = tensor.name.strip_suffix(".qweight") else { continue };
@@ -364,7 +376,7 @@ impl Method {
     }
 
     fn compressed(&self, found: &mut FoundWeights<'_>) -> Result<(), Problem> {
-        let format = match &self.config["format"] {
+        let format = match field(&self.config, "format") {
             Value::String(format) => format.as_str(),
             other => return Err(ConfigError::invalid("quantization_config.format", other, "a string").into()),
         };
@@ -372,7 +384,7 @@ impl Method {
             return Ok(mxfp4::find_rows(found, ".weight_packed")?);
         }
         const GROUPS: &str = "quantization_config.config_groups";
-        let groups = &self.config["config_groups"];
+        let groups = field(&self.config, "config_groups");
         let list = groups.as_object().filter(|groups| groups.len() == 1);
         let Some(weights) = list.and_then(|groups| groups.values().next()).map(|group| &group["weights"]) else {
             return Err(ConfigError::invalid(GROUPS, groups, "an object with one group").into());

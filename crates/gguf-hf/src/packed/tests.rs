@@ -44,7 +44,7 @@ fn open(quantization: &Json, tensors: &[Spec]) -> Result<Vec<SourceTensor>, Stri
 fn open_in(dir: &Path, quantization: &Json) -> Result<Weights, String> {
     let config = Config::raw(json!({ "architectures": ["X"], "quantization_config": quantization })).unwrap();
     let folder = dir.to_owned();
-    let checkpoint = Checkpoint::open(&folder).map_err(|e| e.to_string())?;
+    let checkpoint = TensorFiles::open(&folder).map_err(|e| e.to_string())?;
     let method = Method::of(&Documents::new(&folder), &config).map_err(|e| e.to_string())?;
     Weights::open(dir, checkpoint, &method).map_err(|e| e.to_string())
 }
@@ -494,7 +494,7 @@ fn rows_of_ranks_come_together() {
         fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
         let config = Config::raw(config(heads)).unwrap();
         let folder = dir.path().to_owned();
-        let checkpoint = Checkpoint::open(&folder).map_err(|e| e.to_string())?;
+        let checkpoint = TensorFiles::open(&folder).map_err(|e| e.to_string())?;
         let method = Method::of(&Documents::new(&folder), &config).map_err(|e| e.to_string())?;
         Weights::open(dir.path(), checkpoint, &method).map_err(|e| e.to_string()).map(|weights| values(&weights, 0, 3))
     };

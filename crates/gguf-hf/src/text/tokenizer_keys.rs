@@ -1,7 +1,7 @@
 //! The key-values of a text model's tokenizer: those of its files, and those that the table of the class derives from them.
 
 use gguf_format::{Value, keys};
-use gguf_model::arch::Checkpoint as Table;
+use gguf_model::arch::Checkpoint;
 use serde_json::Value as Json;
 
 use crate::arch;
@@ -84,7 +84,7 @@ fn set_facts(tokenizer: &TokenizerKeys, facts: &mut Facts) {
 }
 
 /// The ids of the tokens that the table names by their texts.
-fn late_tokens(tokenizer: &TokenizerKeys, table: &Table) -> Vec<(String, Value)> {
+fn late_tokens(tokenizer: &TokenizerKeys, table: &Checkpoint) -> Vec<(String, Value)> {
     let tokens = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
     let Some(tokens) = tokens.and_then(|(_, tokens)| tokens.as_ref().as_array()) else { return Vec::new() };
     let id_of = |text: &str| {

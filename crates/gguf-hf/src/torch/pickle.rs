@@ -423,6 +423,7 @@ impl Machine {
     }
 
     /// Executes an instruction without arguments.
+    #[allow(clippy::too_many_lines, reason = "one match over all instructions")]
     fn execute(&mut self, opcode: u8) -> Step<()> {
         match opcode {
             // MARK

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gguf_hf::checkpoint::Checkpoint;
+use gguf_hf::checkpoint::TensorFiles;
 #[cfg(unix)]
 use gguf_hf::{Options, plan};
 use gguf_pipeline::Source;
@@ -27,12 +27,12 @@ fn write_index(dir: &Path, pairs: &[(&str, &str)]) {
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    Checkpoint::open(&dir.to_owned()).unwrap().tensors().iter().map(|t| t.name.clone()).collect()
+    TensorFiles::open(&dir.to_owned()).unwrap().tensors().iter().map(|t| t.name.clone()).collect()
 }
 
 /// The error message.
 fn refusal(dir: &Path) -> String {
-    match Checkpoint::open(&dir.to_owned()) {
+    match TensorFiles::open(&dir.to_owned()) {
         Ok(_) => panic!("was accepted"),
         Err(e) => e.to_string(),
     }
@@ -55,7 +55,7 @@ fn tensors_are_ordered_by_file_then_by_name() {
 fn data_is_read_by_position() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "model.safetensors", &["one", "three"]);
-    let checkpoint = Checkpoint::open(&dir.path().to_owned()).unwrap();
+    let checkpoint = TensorFiles::open(&dir.path().to_owned()).unwrap();
     let expected = f32_data(5, 4);
     let mut buffer = [0; 7];
     checkpoint.read(1, 9, &mut buffer).unwrap();

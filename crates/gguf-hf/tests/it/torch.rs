@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gguf_hf::checkpoint::Checkpoint;
+use gguf_hf::checkpoint::TensorFiles;
 use gguf_hf::torch::{Entry, tensors};
 use gguf_hf::{Options, plan};
 use gguf_pipeline::{RunOptions, Source};
@@ -46,7 +46,7 @@ fn views_of_a_storage() {
     for (name, bytes) in files {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(name), bytes).unwrap();
-        let checkpoint = Checkpoint::open_file(&dir.path().to_owned(), name).unwrap();
+        let checkpoint = TensorFiles::open_file(&dir.path().to_owned(), name).unwrap();
         assert_eq!(checkpoint.tensors().len(), cases.len());
         for (i, (case, .., expected)) in cases.iter().enumerate() {
             let tensor = &checkpoint.tensors()[i];

@@ -43,7 +43,7 @@ pub(super) const ONLY_ATTENTION: Checkpoint = Checkpoint {
     ..HYBRID
  };
 
-/// The same with experts.
+/// The checkpoints of these classes that use the plain Granite architecture with experts.
 pub(super) const ONLY_ATTENTION_EXPERTS: Checkpoint = Checkpoint {
     when: "all([t == 'attention' for t in layer_types] if layer_types else [i in attn_layer_indices for i] if attn_layer_indices
         else [i % (attn_layer_period or 1) == attn_layer_offset for i])",

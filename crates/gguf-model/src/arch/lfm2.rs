@@ -56,7 +56,7 @@ const NO_CAUSE: &[Key] = keys! {
     "attention.causal" Bool? = "false if architectures[0] == 'Lfm2BidirectionalModel' else null";
 };
 
-/// With experts.
+/// The architecture of LFM2 with experts.
 pub(super) const WITH_EXPERTS: Architecture = Architecture {
     names: &["lfm2moe"],
     required: &[

@@ -17,7 +17,7 @@ macro_rules! names {
     (keys: $($key:literal |$h:pat_param, $b:pat_param| $of:expr;)*
      numbers: $($number:literal, $number_key:expr, |$nh:pat_param, $nb:pat_param| $n:expr;)*
      properties: $($property:literal |$ph:pat_param, $pb:pat_param| $is:expr;)*) => {
-        /// All names.
+        /// All names that expressions of sizes and conditions can use.
         pub(super) const NAMES: &[Name] = &[
             $(Name { text: $key, key: Some($key), of: |$h, $b| $of },)*
             $(Name { text: $number, key: $number_key, of: |$nh, $nb| $n },)*

@@ -20,7 +20,7 @@ const BLOCKS: &[(&str, &str)] = &[
     ("set", "endset"),
 ];
 
-/// All other statements of Jinja.
+/// Statements of Jinja that are neither the start nor the end of a block that is checked.
 const OTHERS: &[&str] = &[
     "autoescape",
     "block",

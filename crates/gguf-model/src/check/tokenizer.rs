@@ -163,7 +163,7 @@ fn phi3(model: &Model<'_>, tokens: ArrayRef<'_>, report: &mut Report) {
         words.iter().any(|word| text.windows(word.len()).any(|window| window == word.as_bytes()))
     };
     let pre = model.get::<&str>(keys::TOKENIZER_GGML_PRE).unwrap_or_default();
-    // These cases come first in llama.cpp.
+    // llama.cpp tests for these names before it tests for Phi-3.
     let is_other = is_named(&["jina-v2-de", "jina-v2-es", "jina-v2-code"], pre.as_bytes())
         || is_named(&["nomic-bert-moe", "jina-bert-v3"], model.arch.as_bytes());
     let has_tokens = !matches!(model.get(keys::TOKENIZER_GGML_MODEL), Some("none" | "no_vocab"));

@@ -670,7 +670,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
         (keys::GENERAL_TYPE, &[keys::GENERAL_TYPES, &["vocab"]], false),
         (keys::ROPE_SCALING_TYPE, &[keys::ROPE_SCALING_TYPES], model.is_network()),
         (keys::TOKENIZER_GGML_MODEL, &[keys::TOKENIZER_MODELS], has_vocabulary),
-        // Other tokenizers do not use it.
+        // Only tokenizers of byte pairs use a pre-tokenizer.
         (keys::TOKENIZER_GGML_PRE, &[keys::PRE_TOKENIZERS, &[""]], has_vocabulary && is_byte_pairs(model)),
     ];
     for (pattern, known, is_read) in texts {

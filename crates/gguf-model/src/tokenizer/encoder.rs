@@ -147,7 +147,7 @@ impl<'a> Encoder<'a> {
                 (Part::Text(text), Model::Scores { scores, space_prefix, unknown }) => {
                     let prefix = if *space_prefix && after_token { MARK } else { "" };
                     let text = format!("{prefix}{}", text.replace(' ', MARK));
-                    self.encode_scored(&text, scores, *unknown, &mut ids);
+                    self.encode_by_scores(&text, scores, *unknown, &mut ids);
                 }
             }
             after_token = matches!(part, Part::Token(_));
@@ -237,7 +237,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn encode_scored(&self, text: &str, scores: &[f32], unknown: u32, ids: &mut Vec<u32>) {
+    fn encode_by_scores(&self, text: &str, scores: &[f32], unknown: u32, ids: &mut Vec<u32>) {
         let mut chain = Chain::new();
         for (at, c) in text.char_indices() {
             let end = at + c.len_utf8();

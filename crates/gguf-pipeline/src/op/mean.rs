@@ -28,7 +28,7 @@ pub(crate) struct MeanOfAbs {
 }
 
 impl MeanOfAbs {
-    /// Of `n` values.
+    /// The mean of `n` values, none of which is added yet.
     pub(crate) fn new(n: u64) -> MeanOfAbs {
         let n_groups = n / SUMS as u64;
         let log = n_groups.max(2).next_power_of_two().ilog2();

@@ -60,7 +60,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Other values of the same tensor.
+    /// A request for `n_elements` values of the same tensor from `first` on.
     pub(crate) fn at(self, first: u64, n_elements: u64) -> Self {
         Wanted { first, n_elements, ..self }
     }

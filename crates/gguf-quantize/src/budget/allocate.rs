@@ -131,7 +131,7 @@ fn hull(options: &[Choice]) -> Vec<usize> {
     hull.into_iter().map(|(i, _)| i).collect()
 }
 
-/// Another option for an item.
+/// A change of the option that is chosen for an item.
 #[derive(Debug, Clone, Copy)]
 struct Move {
     item: usize,

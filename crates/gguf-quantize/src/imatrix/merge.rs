@@ -38,7 +38,7 @@ impl Merge {
     /// number of chunks: the context size of `llama-imatrix`, by default [512](super::DEFAULT_CHUNK_SIZE), for all files.
     ///
     /// # Errors
-    /// If it is 0.
+    /// If the chunk size is 0.
     pub fn new(chunk_size: u32) -> Result<Merge, Error> {
         match chunk_size {
             0 => Err(Problem::NoChunkSize.into()),

@@ -413,7 +413,7 @@ impl ImatrixFile {
     /// A range of stored values of an entry; `None` if there are no such values.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the values cannot be read.
     pub(super) fn stored(&self, name: &[u8], columns: Range<u64>) -> Result<Option<Vec<f32>>, Error> {
         match self.entries.get(name) {
             Some(place) if columns.end <= place.n_values => self.sums(name, place, columns).map(Some),

@@ -150,7 +150,7 @@ pub enum When {
     Stack,
     /// At least 4 query heads share a key-value head.
     SharedBy4,
-    /// The same, or at least 4 experts.
+    /// At least 4 query heads share a key-value head, or the model has at least 4 experts.
     SharedBy4OrExperts4,
     /// Exactly 8 experts.
     Experts8,
@@ -158,11 +158,11 @@ pub enum When {
     NotExperts8,
     /// With an importance matrix.
     Imatrix,
-    /// Without one.
+    /// Without an importance matrix.
     NoImatrix,
     /// The block is in the first of this many equal parts of the model.
     First(u64),
-    /// The same, counted in tensors of this scope instead of the number in the name.
+    /// The tensor is in the first of this many equal parts of the tensors of its scope, which are counted, whatever the block in its name.
     FirstCounted(u64),
     /// The block is in neither the first nor the last eighth.
     Middle,

@@ -29,7 +29,7 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// With similar names.
+    /// If no target has the name; the error lists similar ones.
     pub fn parse(text: &str) -> Result<Target, UnknownName> {
         if text.eq_ignore_ascii_case("COPY") {
             return Ok(Target::Copy);
@@ -74,7 +74,7 @@ pub fn is_tensor_target(ty: GgmlType) -> bool {
 /// Parses the name of a tensor type that is a valid target, in any case (`parse_ggml_type` in `tools/quantize/quantize.cpp`).
 ///
 /// # Errors
-/// With similar names.
+/// If no valid target has the name; the error lists similar ones.
 pub fn parse_tensor_type(text: &str) -> Result<GgmlType, UnknownName> {
     match GgmlType::from_name(text).filter(|&ty| is_tensor_target(ty)) {
         Some(ty) => Ok(ty),

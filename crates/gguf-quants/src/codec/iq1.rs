@@ -203,7 +203,7 @@ impl Neighbours {
         points: L::I,
         of: u32,
         near: impl Fn(usize) -> Near<'a>,
-        placed: &mut Placed,
+        placed: &mut NearPoints,
     ) {
         let index = lanes.gather_i(self.map, points);
         index.store(&mut placed.index);
@@ -229,7 +229,7 @@ impl Neighbours {
 
 /// Points of the codebook for eight levels, one per lane.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placed {
+pub(super) struct NearPoints {
     pub index: Columns<i32>,
     /// The packed levels.
     pub code: Columns<i32>,
@@ -239,8 +239,8 @@ pub(super) struct Placed {
     pub lost: u32,
 }
 
-impl Placed {
-    pub const NONE: Placed = Placed { index: [0; MAX_LANES], code: [0; MAX_LANES], replaced: 0, lost: 0 };
+impl NearPoints {
+    pub const NONE: NearPoints = NearPoints { index: [0; MAX_LANES], code: [0; MAX_LANES], replaced: 0, lost: 0 };
 }
 
 /// The inputs of the choice between neighbours.

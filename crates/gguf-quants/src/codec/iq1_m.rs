@@ -15,7 +15,7 @@
 //! Rules: `block_iq1_m` in `ggml-common.h`; `dequantize_row_iq1_m` and `quantize_row_iq1_m_impl` in `ggml-quants.c`.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
-use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts};
+use super::iq1::{self, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
@@ -408,7 +408,7 @@ fn spread<L: Lanes>(lanes: L, values: &[&[f32; LEN]; MAX_LANES]) -> L::F {
 /// The groups of a block in each lane before their scales are rounded.
 struct Fitted<L: Lanes> {
     /// The points.
-    placed: [[Placed; POINTS]; GROUPS],
+    placed: [[NearPoints; POINTS]; GROUPS],
     /// What is added to the points.
     deltas: [[L::F; POINTS]; GROUPS],
     scales: [L::F; GROUPS],
@@ -419,7 +419,7 @@ impl<L: Lanes> Fitted<L> {
     #[inline(always)]
     fn none(lanes: L) -> Fitted<L> {
         Fitted {
-            placed: [[Placed::NONE; POINTS]; GROUPS],
+            placed: [[NearPoints::NONE; POINTS]; GROUPS],
             deltas: [[lanes.splat(DELTA); POINTS]; GROUPS],
             scales: [lanes.splat(0.0); GROUPS],
             max_scale: lanes.splat(0.0),

@@ -14,7 +14,7 @@
 //! Rules: `block_iq1_s` in `ggml-common.h`; `dequantize_row_iq1_s` and `quantize_row_iq1_s_impl` in `ggml-quants.c`.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
-use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts};
+use super::iq1::{self, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
@@ -329,7 +329,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             scale.store(&mut lane_scale);
             delta.store(&mut lane_delta);
             let of = !none.to_bits() & all;
-            let mut placed = [Placed::NONE; POINTS];
+            let mut placed = [NearPoints::NONE; POINTS];
             let mut replaced = 0;
             for k in 0..POINTS {
                 let near = |lane: usize| Near {

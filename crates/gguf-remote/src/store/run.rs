@@ -48,7 +48,7 @@ pub(super) struct Seen {
 }
 
 tokio::task_local! {
-    /// That of the current operation.
+    /// What the requests of the current operation have met.
     pub(super) static SEEN: RefCell<Seen>;
 }
 

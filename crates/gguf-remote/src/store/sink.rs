@@ -541,7 +541,7 @@ fn failed(location: &Location, e: Error) -> RunError {
     RunError::io("write", Path::new(&url), e.into())
 }
 
-/// The same for an error that names the object.
+/// The error of a run for one that names the object: its URL becomes the path.
 fn failed_somewhere(e: Error) -> RunError {
     let url = e.url.clone();
     RunError::io("write", Path::new(&url), Error { url: String::new(), ..e }.into())

@@ -133,7 +133,7 @@ impl Form {
         self.kv_stating(key, value.len().saturating_sub(inner) as u32, ty, value)
     }
 
-    /// The same, with the separate length of a draft.
+    /// A key-value pair that states the length of its value, as drafts do; for released versions the length is left out.
     pub fn kv_stating(self, key: &[u8], stated: u32, ty: u32, value: &[u8]) -> Vec<u8> {
         let stated = if self.draft.is_some() { self.u32(stated) } else { vec![] };
         [self.string(key), stated, self.u32(ty), value.to_vec()].concat()

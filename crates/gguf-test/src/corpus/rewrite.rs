@@ -1,6 +1,6 @@
 //! Re-encodes heads: unchanged, with every array rebuilt, and in other dialects.
 
-use gguf_format::{Array, ByteOrder, Dialect, DraftReading, Gguf, Head, Problem, Value, ValueRef, Version};
+use gguf_format::{Array, ByteOrder, Dialect, DraftVersionReading, Gguf, Head, Problem, Value, ValueRef, Version};
 
 /// The same head, every array decoded and pushed element by element.
 pub fn rebuilt(head: &Head) -> Head {
@@ -75,7 +75,7 @@ fn dialects() -> Vec<Dialect> {
     out.push(reversed);
     for i in 0..8 {
         let (value_len_is_inclusive, array_type_first, full_padding) = (i & 1 != 0, i & 2 != 0, i & 4 != 0);
-        let draft = DraftReading { value_len_is_inclusive, array_type_first, full_padding };
+        let draft = DraftVersionReading { value_len_is_inclusive, array_type_first, full_padding };
         let mut dialect = Dialect::new(Version::Draft);
         dialect.draft = draft;
         out.push(dialect);

@@ -25,7 +25,7 @@ pub(super) struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// Compares the data of pairs, with a draft that has the tensors of the plan.
-    pub(super) fn judge(
+    pub(super) fn compare_data(
         &self,
         draft: &Draft,
         pairs: &[(usize, Pair)],
@@ -35,7 +35,7 @@ impl Comparison<'_> {
             return Ok(());
         }
         let encodings = Encodings::of(draft.clone(), self.matrix.clone())?;
-        encodings.judge(self.file, pairs, tensors, self.options, self.progress)
+        encodings.compare_data(self.file, pairs, tensors, self.options, self.progress)
     }
 
     /// The indexes of pairs that have the data of a draft; `pairs` have any indexes.
@@ -44,7 +44,7 @@ impl Comparison<'_> {
         let new = |(_, pair): &(usize, Pair)| VerifiedTensor::new(String::new(), ty(pair), State::Identical);
         let mut tensors: Vec<VerifiedTensor> = pairs.iter().map(new).collect();
         let numbered: Vec<(usize, Pair)> = pairs.iter().zip(0..).map(|((_, pair), i)| (i, *pair)).collect();
-        self.judge(draft, &numbered, &mut tensors)?;
+        self.compare_data(draft, &numbered, &mut tensors)?;
         let is_good = tensors.iter().map(|tensor| tensor.state.is_good());
         Ok(pairs.iter().zip(is_good).filter(|(_, good)| *good).map(|((i, _), _)| *i).collect())
     }

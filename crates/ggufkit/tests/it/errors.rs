@@ -21,7 +21,7 @@ const CAUSES: &[(&str, &[&str])] = &[(
     &[
         "AdapterProblem",
         "CardProblem",
-        "DraftProblem",
+        "DraftModelProblem",
         "ExportProblem",
         "FileProblem",
         "IndexProblem",

@@ -44,9 +44,9 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
     let mut table =
         Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::whole("CLASSES IN CONFIG.JSON")]);
     let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
+    let columns = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
     for (name, classes) in rows {
-        for (i, line) in lines_of(&classes, room).into_iter().enumerate() {
+        for (i, line) in lines_of(&classes, columns).into_iter().enumerate() {
             table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
         }
     }
@@ -113,12 +113,12 @@ fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
     gguf_model::arch::UNSUPPORTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
 }
 
-/// Breaks a list of names into lines of at most `room` columns. Names are never cut.
-fn lines_of(names: &[&str], room: usize) -> Vec<String> {
+/// Breaks a list of names into lines of at most `columns` columns. Names are never cut.
+fn lines_of(names: &[&str], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in names {
         match lines.last_mut() {
-            Some(line) if line.len() + 2 + name.len() < room => *line = format!("{line}, {name}"),
+            Some(line) if line.len() + 2 + name.len() < columns => *line = format!("{line}, {name}"),
             Some(line) => {
                 line.push(',');
                 lines.push((*name).to_owned());

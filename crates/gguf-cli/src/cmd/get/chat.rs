@@ -61,7 +61,7 @@ pub fn rendered(
     for (name, key) in TOKENS {
         variables.extend(token(gguf, key).map(|token| (name.to_owned(), token.into())));
     }
-    // Those of an ordinary call, without tools.
+    // The variables of an ordinary call without tools.
     variables.extend(["tools", "documents"].map(|name| (name.to_owned(), Value::Null)));
     variables.insert("add_generation_prompt".to_owned(), false.into());
     match json {

@@ -78,7 +78,7 @@ impl Args {
             }
         };
         let sections = [Section { paths: vec![file.to_owned()], report }];
-        let verdict = findings::judge(&sections, self.shown.strict);
+        let verdict = findings::verdict(&sections, self.shown.strict);
         let printed = match (self.shown.json, self.shown.quiet) {
             (true, _) => {
                 let coverage = coverage.zip(self.model.as_ref()).map(|(coverage, model)| coverage.as_json(model));

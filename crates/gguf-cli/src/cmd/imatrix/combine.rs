@@ -161,7 +161,7 @@ impl Options {
         let inputs: Vec<&Path> = matrices.iter().filter_map(ImatrixFile::path).collect();
         matrix.write_file(out, &inputs, self.force, &watch)?;
         if !self.quiet {
-            ui.note(&said(matrices.len(), &matrix));
+            ui.note(&summary(matrices.len(), &matrix));
         }
         print_written(ui, &[out.to_owned()], Hashing::default())?;
         Ok(Verdict::Good)
@@ -287,7 +287,7 @@ fn shown(texts: &[Vec<u8>]) -> Vec<String> {
     texts.iter().map(|text| gguf_format::check::shown(Str(text))).collect()
 }
 
-fn said(n_files: usize, matrix: &Imatrix) -> String {
+fn summary(n_files: usize, matrix: &Imatrix) -> String {
     let chunks = number(matrix.chunk_count.into(), "chunk", "chunks");
     let size = match matrix.chunk_size {
         0 => String::new(),

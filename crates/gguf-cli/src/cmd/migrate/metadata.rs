@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Metadata that the file may lack.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Missing metadata")]
-pub struct Given {
+pub struct MetadataOptions {
     /// Accept all proposed values
     #[arg(short, long)]
     yes: bool,
@@ -104,7 +104,7 @@ fn parsed<A: Answered>(text: &str) -> Result<A::Value, String> {
     A::of(answers).ok_or_else(|| "no answer".to_owned())
 }
 
-impl Given {
+impl MetadataOptions {
     /// The architecture from the command line.
     pub fn family(&self) -> Option<Family> {
         self.arch

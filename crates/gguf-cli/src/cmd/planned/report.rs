@@ -115,18 +115,18 @@ fn sums(plan: &Plan, report: &Report) -> Vec<String> {
     if n_weights == 0 {
         return vec!["no tensor changed its type".to_owned()];
     }
-    let said =
+    let shown =
         |f: Figures| format!("RMSE {}, relative {}, cosine {}", number(f.rmse), relative(f.relative), cosine(f.cosine));
     let mut lines = vec![format!(
         "{} changed, {} weights, {} bits each: {}",
         tensors(report.tensors.len() as u64),
         count(n_weights),
         bits_per_weight(bytes as f64 * 8.0 / n_weights as f64),
-        said(report.total().figures()),
+        shown(report.total().figures()),
     )];
     let n = report.tensors.iter().filter(|t| t.error.weighted().is_some()).count();
     if let Some(figures) = report.total_weighted().weighted() {
-        lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n as u64), said(figures)));
+        lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n as u64), shown(figures)));
     }
     let worst = reported(plan, report).max_by(|(_, a), (_, b)| {
         let relative = |e: &Measured| e.weighted().unwrap_or_else(|| e.figures()).relative;

@@ -56,11 +56,11 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
         true => outputs.iter().map(|output| (&output.plan, output.out.as_path())).collect(),
         false => Vec::new(),
     };
-    let rooms = preflight::disk_space(&named);
+    let disks = preflight::disk_space(&named);
     if ui.schema.is_some() {
-        let disks = rooms.iter().map(JsonDisk::from).collect();
+        let disks = disks.iter().map(JsonDisk::from).collect();
         json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(Written::document).collect(), disks })?;
-        return Ok(preflight::check_disk_space(ui, &rooms).max(preflight::judge_outputs(ui, &named, options)));
+        return Ok(preflight::check_disk_space(ui, &disks).max(preflight::check_outputs(ui, &named, options)));
     }
     let mut columns = vec![
         Column::left("FILE TYPE").styled(Style::Cyan),
@@ -84,7 +84,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
         }
     }
     table.print(ui, 0)?;
-    Ok(preflight::print_disk_space(ui, &rooms)?.max(preflight::judge_outputs(ui, &named, options)))
+    Ok(preflight::print_disk_space(ui, &disks)?.max(preflight::check_outputs(ui, &named, options)))
 }
 
 /// Writes several outputs from one read, and prints a summary.
@@ -99,7 +99,7 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
         warn_of_overflows(ui, &output.plan, &output.target, &summary.overflows);
     }
     if !quiet {
-        if let Some(kept) = watch.said_of_kept() {
+        if let Some(kept) = watch.resume_note() {
             ui.note(&kept);
         }
         for Written { target, plan, .. } in outputs {
@@ -149,12 +149,12 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer:
     Ok(Verdict::Good)
 }
 
-/// Prints each warning that is not in `said`, and adds it.
-pub fn warn_once(ui: &mut Ui, said: &mut Vec<String>, warnings: impl Iterator<Item = String>) {
+/// Prints each warning that is not in `printed`, and adds it.
+pub fn warn_once(ui: &mut Ui, printed: &mut Vec<String>, warnings: impl Iterator<Item = String>) {
     for warning in warnings {
-        if !said.contains(&warning) {
+        if !printed.contains(&warning) {
             ui.warning(&warning);
-            said.push(warning);
+            printed.push(warning);
         }
     }
 }

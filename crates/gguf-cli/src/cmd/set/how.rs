@@ -99,7 +99,7 @@ pub struct How {
     rewrite: bool,
 
     /// Reserve at least this much space for later edits, such as 64K, as the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_reserve)]
     reserve: Option<u64>,
 
     /// Print the changes and how they would be written, without applying them
@@ -185,18 +185,18 @@ impl How {
         if let Some(invalid) = invalid {
             return Err(invalid);
         }
-        let said = Said::of(&plan);
-        let (changes, room) = (plan.changes().to_vec(), plan.room());
+        let summary = Summary::of(&plan);
+        let (changes, reserved) = (plan.changes().to_vec(), plan.reserved_bytes());
         let lines: Vec<String> = changes.iter().flat_map(|change| lines(change, plan.gguf())).collect();
         let saved = backup.map_or(Ok(None), |backup| backup.write(&changes, plan.gguf()))?;
         let watch = Watch::new(self.quiet);
-        let way = match (&self.output, opened.lock) {
+        let method = match (&self.output, opened.lock) {
             (Some(output), _) => plan.write_to(output, self.force, &watch),
             (None, Some(lock)) => plan.run_locked(lock, &watch),
             (None, None) => plan.run(&watch),
         };
         watch.clear();
-        let way = way.inspect_err(|_| {
+        let method = method.inspect_err(|_| {
             // Without the edit there is nothing to undo.
             if let Some(saved) = saved {
                 let _ = std::fs::remove_file(saved);
@@ -207,13 +207,13 @@ impl How {
             for line in lines {
                 ui.note(&format!("  {line}"));
             }
-            ui.note(&said.done(way, &changes, room, self.output.is_some()));
+            ui.note(&summary.done(method, &changes, reserved, self.output.is_some()));
             if let Some(saved) = saved {
                 ui.note(&format!("to undo: gguf set {} --from {}", shell_word(path), shell_word(saved)));
             }
         }
         match self.json {
-            true => json::print(ui, LEVELS, &said.json(path, way, &changes, room, &findings, false))?,
+            true => json::print(ui, LEVELS, &summary.json(path, method, &changes, reserved, &findings, false))?,
             false => ui.print_path(path)?,
         }
         Ok(Verdict::Good)
@@ -233,10 +233,10 @@ impl How {
     }
 
     fn show(&self, ui: &mut Ui, plan: &EditPlan, findings: &[Finding]) -> Outcome {
-        let said = Said::of(plan);
+        let summary = Summary::of(plan);
         if self.json {
             let path = self.output.as_deref().unwrap_or(plan.path());
-            let report = said.json(path, plan.method(), plan.changes(), plan.room(), findings, true);
+            let report = summary.json(path, plan.method(), plan.changes(), plan.reserved_bytes(), findings, true);
             json::print(ui, LEVELS, &report)?;
             return Ok(Verdict::Good);
         }
@@ -256,7 +256,7 @@ impl How {
         }
         let text = match &self.output {
             Some(output) => format!("would be written to {}, including all data", output.display()),
-            None => said.planned(plan.method(), plan.room()),
+            None => summary.planned(plan.method(), plan.reserved_bytes()),
         };
         for line in wrap(&text, ui.width.unwrap_or(usize::MAX)) {
             writeln!(ui.out, "{}", crate::ui::safe(&line))?;
@@ -450,21 +450,21 @@ fn lines(change: &Change, gguf: &Gguf<'_>) -> Vec<String> {
 }
 
 /// Describes a plan, before and after it is run.
-struct Said {
+struct Summary {
     before: u64,
     after: u64,
     written: u64,
     n: usize,
 }
 
-impl Said {
-    fn of(plan: &EditPlan) -> Said {
+impl Summary {
+    fn of(plan: &EditPlan) -> Summary {
         let (before, after) = plan.file_bytes();
-        Said { before, after, written: plan.written_bytes(), n: plan.changes().len() }
+        Summary { before, after, written: plan.written_bytes(), n: plan.changes().len() }
     }
 
-    fn how(&self, way: EditMethod) -> String {
-        match way {
+    fn how(&self, method: EditMethod) -> String {
+        match method {
             EditMethod::Nothing => "nothing to change".to_owned(),
             EditMethod::Reserved => "in place".to_owned(),
             EditMethod::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
@@ -476,45 +476,45 @@ impl Said {
         }
     }
 
-    fn planned(&self, way: EditMethod, room: u64) -> String {
-        match way {
+    fn planned(&self, method: EditMethod, reserved: u64) -> String {
+        match method {
             EditMethod::Nothing => "nothing would change".to_owned(),
-            way => format!(
+            method => format!(
                 "would be edited {}: at most {} written, {} for later edits",
-                self.how(way),
+                self.how(method),
                 size(self.written),
-                left(room)
+                space_left(reserved)
             ),
         }
     }
 
-    fn done(&self, way: EditMethod, changes: &[Change], room: u64, is_copy: bool) -> String {
+    fn done(&self, method: EditMethod, changes: &[Change], reserved: u64, is_copy: bool) -> String {
         let n = match changes.len() {
             0 => "no changes".to_owned(),
             1 => "1 change".to_owned(),
             n => format!("{} changes", grouped(n as u64)),
         };
-        match way {
+        match method {
             EditMethod::Nothing => "nothing to change".to_owned(),
-            way if is_copy => {
-                let shared = if way == EditMethod::Share { ", which shares the data" } else { "" };
+            method if is_copy => {
+                let shared = if method == EditMethod::Share { ", which shares the data" } else { "" };
                 format!("{n}, in a copy{shared}")
             }
-            EditMethod::Reserved if room > 0 => format!("{n}, in place"),
-            way => format!("{n}, {}; {} for later edits", self.how(way), left(room)),
+            EditMethod::Reserved if reserved > 0 => format!("{n}, in place"),
+            method => format!("{n}, {}; {} for later edits", self.how(method), space_left(reserved)),
         }
     }
 
     fn json(
         &self,
         path: &Path,
-        way: EditMethod,
+        method: EditMethod,
         changes: &[Change],
-        room: u64,
+        reserved: u64,
         findings: &[Finding],
         dry_run: bool,
     ) -> Value {
-        let (name, why, inserted) = match way {
+        let (name, why, inserted) = match method {
             EditMethod::Nothing => ("nothing", None, 0),
             EditMethod::Reserved => ("room", None, 0),
             EditMethod::Insert { bytes } => ("insert", None, bytes),
@@ -526,13 +526,13 @@ impl Said {
             "path": json::path(path),
             "dry_run": dry_run,
             "way": name,
-            "in_place": way.is_in_place(),
+            "in_place": method.is_in_place(),
             "why_not_in_place": why,
             "inserted_bytes": inserted,
             "written_bytes": self.written,
             "file_bytes_before": self.before,
             "file_bytes": self.after,
-            "room_bytes": room,
+            "room_bytes": reserved,
             "n_changes": self.n,
             "changes": changes.iter().map(change_json).collect::<Vec<_>>(),
             "findings": findings.iter().map(|f| json!({
@@ -542,10 +542,10 @@ impl Said {
     }
 }
 
-fn left(room: u64) -> String {
-    match room {
+fn space_left(reserved: u64) -> String {
+    match reserved {
         0 => "no space left".to_owned(),
-        room => format!("{} bytes of space left", grouped(room)),
+        reserved => format!("{} bytes of space left", grouped(reserved)),
     }
 }
 
@@ -584,7 +584,7 @@ fn change_json(change: &Change) -> Value {
 ///
 /// # Errors
 /// Returns a message if the text is not a size or the size is too large.
-pub fn parse_room(text: &str) -> Result<u64, String> {
+pub fn parse_reserve(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match bytes <= gguf_edit::MAX_RESERVE {
         true => Ok(bytes),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{Vocab, spm};
+use crate::json::field;
 use crate::tokenizer::pre::{Definition, definition};
 use crate::tokenizer::sentencepiece::piece_type;
 
@@ -140,13 +141,13 @@ pub(super) fn added_token(text: &str, is_special: bool) -> Json {
 }
 
 /// Whether the post-processor says if the token of a kind is added to texts.
-pub(super) fn is_said(vocab: &Vocab<'_>, kind: &str) -> bool {
+pub(super) fn is_stated(vocab: &Vocab<'_>, kind: &str) -> bool {
     let adds = vocab.adds(kind);
     match post_processor(vocab) {
         Json::Null => false,
         _ if kind == "sep" => true,
-        document if document["type"] == "ByteLevel" => true,
-        document => adds == Some(true) || document["type"] == "Sequence",
+        document if *field(&document, "type") == "ByteLevel" => true,
+        document => adds == Some(true) || *field(&document, "type") == "Sequence",
     }
 }
 

@@ -5,9 +5,9 @@ use gguf_format::Gguf;
 use super::Vocab;
 use crate::tokenizer::sentencepiece::{BPE, UNIGRAM, piece_type};
 
-/// The kind of model.
+/// The algorithm of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpmModel {
     /// Pieces are merged by their scores.
     Bpe,
     /// Pieces are chosen by their probabilities.
@@ -15,7 +15,7 @@ pub(super) enum Kind {
 }
 
 /// The model of a vocabulary.
-pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
+pub(super) fn model(vocab: &Vocab<'_>, spm: SpmModel) -> Vec<u8> {
     let mut out = Vec::new();
     let mut has_bytes = false;
     let n = vocab.n_own();
@@ -32,7 +32,7 @@ pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
         bytes(&mut out, 1, &piece);
     }
     let mut trainer = Vec::new();
-    let model_type = if kind == Kind::Bpe { BPE } else { UNIGRAM };
+    let model_type = if spm == SpmModel::Bpe { BPE } else { UNIGRAM };
     varint(&mut trainer, 3, i64::try_from(model_type).unwrap_or_default());
     varint(&mut trainer, 4, i64::try_from(n).unwrap_or_default());
     varint(&mut trainer, 35, i64::from(has_bytes));
@@ -60,7 +60,7 @@ pub(super) fn model(vocab: &Vocab<'_>, kind: Kind) -> Vec<u8> {
     let is_gemma = vocab.gguf.get_as::<&str>("general.architecture").is_ok_and(|arch| arch.starts_with("gemma"));
     let adds_space = vocab.flag("add_space_prefix").unwrap_or(!is_gemma);
     varint(&mut normalizer, 3, i64::from(adds_space));
-    let removes = vocab.flag("remove_extra_whitespaces").unwrap_or(kind == Kind::Unigram);
+    let removes = vocab.flag("remove_extra_whitespaces").unwrap_or(spm == SpmModel::Unigram);
     varint(&mut normalizer, 4, i64::from(removes));
     varint(&mut normalizer, 5, 1);
     bytes(&mut out, 3, &normalizer);

@@ -52,7 +52,7 @@ pub(super) const FAMILIES: [Family; 14] = [
     family("exaone-moe", &[EXAONE_MOE, "bytes"]),
 ];
 
-/// Other names, and the name of a family with the same definition.
+/// Names of pre-tokenizers without a definition of their own, each with the family whose definition it shares.
 pub(super) const ALIASES: &[(&str, &str)] = &[
     ("chatglm-bpe", "llama-bpe"),
     ("codeshell", "starcoder"),
