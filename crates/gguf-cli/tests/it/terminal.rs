@@ -13,7 +13,7 @@ fn on_terminal(columns: u32, environment: &[(&str, &str)], line: &str) -> Option
     on_terminal_with(columns, environment, &format!("{} {line}", env!("CARGO_BIN_EXE_gguf")))
 }
 
-/// The same for shell commands.
+/// The output of a line of shell commands on a terminal of that width.
 fn on_terminal_with(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
     if !cfg!(target_os = "linux") || Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script (util-linux) to make a terminal with");

@@ -26,7 +26,7 @@ fn names_of_the_convention() {
         ),
         ("mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", ["mtp", "Qwen3", "27B", "", "v1.0", "Q4_K_M", "", ""]),
         ("mmproj-Qwen2-VL-7B-v1.0-F16.gguf", ["mmproj", "Qwen2-VL", "7B", "", "v1.0", "F16", "", ""]),
-        // Others.
+        // Names that are not in the specification.
         (
             "Qwen3-30B-A3B-Instruct-2507-v1.0-BF16.gguf",
             ["", "Qwen3", "30B-A3B", "Instruct-2507", "v1.0", "BF16", "", ""],

@@ -88,7 +88,7 @@ fn upload(
     upload_to(NAME, replace, bucket, fault)
 }
 
-/// The same to a place.
+/// Uploads to the object with that name, on a server with faults.
 fn upload_to(
     name: &str,
     replace: bool,
