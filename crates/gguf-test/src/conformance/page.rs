@@ -82,7 +82,13 @@ fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 5] {
         ));
     }
     let written = written(files, observed);
-    [("checks", checks(files)), ("results", results), ("failures", failures), ("written", written), ("questions", questions)]
+    [
+        ("checks", checks(files)),
+        ("results", results),
+        ("failures", failures),
+        ("written", written),
+        ("questions", questions),
+    ]
 }
 
 /// The table of what a reader must reject.
