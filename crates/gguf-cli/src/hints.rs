@@ -10,6 +10,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{FileKind, Problem};
+use gguf_hf::export::ExportProblem;
 use gguf_hf::{AdapterProblem, DraftModelProblem, FolderError, Mtp, PlanError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
@@ -200,6 +201,10 @@ pub fn for_conversion(e: &gguf_hf::Error) -> Option<String> {
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
             "pass its folder with --base".to_owned()
         }
+        gguf_hf::Error::Export { problem, .. } if **problem == ExportProblem::NoBase => {
+            "pass the base model with --base".to_owned()
+        }
+        gguf_hf::Error::Export { problem, .. } if **problem == ExportProblem::NotAnAdapter => "omit --base".to_owned(),
         _ => return None,
     })
 }

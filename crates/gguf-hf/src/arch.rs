@@ -230,7 +230,8 @@ pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Chec
     Err(PlanError::UnsupportedTower { class: class.to_owned(), supported: nearest(class, &supported) })
 }
 
-fn raw_fields(config: &Config) -> Fields {
+/// The fields of a configuration, and no others.
+pub(crate) fn raw_fields(config: &Config) -> Fields {
     Fields {
         fields: config.hparams().as_object().cloned().unwrap_or_default(),
         facts: config.facts().clone(),

@@ -5,13 +5,18 @@
 //! 2. Each tensor of the file names its sources, and patterns give their shapes (`sources.rs`).
 //! 3. With the tokenizer's files (`tokenizer.rs`) and the model card (`card.rs`), this is a folder without values. Its conversion is planned, which
 //!    shows what differs from the file, and how each tensor of the file is made. The candidate with the fewest differences is taken.
-//! 4. These operations are inverted, and become the operations of the tensors of the new folder, which the pipeline runs.
+//! 4. These operations are inverted, and become the operations of the tensors of the new folder, which the pipeline runs (`restore.rs`).
+//!
+//! Encoders of images and sound are models whose classes are those of their tables. Adapters take the names of their modules from the base model
+//! (`adapter.rs`).
 
+mod adapter;
 mod card;
 mod config;
 mod files;
 mod folder;
 pub(crate) mod problem;
+mod restore;
 mod solve;
 mod sources;
 mod tokenizer;
@@ -21,25 +26,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gguf_format::{GgmlType, Gguf, Head, ValueRef, Version};
+use gguf_format::{GgmlType, Gguf, ValueRef};
 use gguf_io::IntoModel;
 use gguf_model::arch::{Architecture, Checkpoint, Map, Reader, RowOp};
-use gguf_pipeline::moves::Move;
-use gguf_pipeline::plan::{Elementwise, Gather, Input, Inverse, Keep, Op, Reason, Rounding, Shape};
-use gguf_pipeline::{Draft, GgufSource, OtherFile, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
+use gguf_pipeline::{GgufSource, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
 use serde_json::{Value as Json, json};
 
 use self::config::{Candidate, TensorFacts, candidates};
-use self::files::{Shard, grouped, shards};
+use self::files::{grouped, shards};
 use self::folder::PlannedFolder;
 pub use self::problem::{ExportProblem, ExportWarning};
-use self::sources::{FileTensor, NewTensor, is_computed, sources};
-use self::values::Values;
+use self::restore::{Contents, Stored};
+use self::sources::{FileTensor, is_computed, sources};
 use crate::conversion::Conversion;
 use crate::convert::plan_folder;
 use crate::dtype::Dtype;
 use crate::error::Error;
 use crate::facts::Fact;
+use crate::folder::Folder;
 use crate::model_plan::OutType;
 use crate::options::Options;
 
@@ -67,11 +71,13 @@ pub struct ExportOptions {
     pub max_file_bytes: u64,
     /// The name of the new folder, which names a model without another name.
     pub folder: PathBuf,
+    /// For an adapter, the folder of its base model, of which no values of tensors are read; see [`folder`] for one that is a GGUF file.
+    pub base: Option<Arc<dyn Folder>>,
 }
 
 impl Default for ExportOptions {
     fn default() -> ExportOptions {
-        ExportOptions { ty: None, max_file_bytes: 5_000_000_000, folder: PathBuf::from("model") }
+        ExportOptions { ty: None, max_file_bytes: 5_000_000_000, folder: PathBuf::from("model"), base: None }
     }
 }
 
@@ -85,6 +91,12 @@ impl ExportOptions {
     /// Sets the size beyond which tensors are divided among several files.
     pub fn max_file_bytes(mut self, bytes: u64) -> ExportOptions {
         self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Sets the folder of an adapter's base model.
+    pub fn base(mut self, base: Option<impl Folder + 'static>) -> ExportOptions {
+        self.base = base.map(|base| Arc::new(base) as _);
         self
     }
 
@@ -140,7 +152,8 @@ impl Export {
     }
 }
 
-/// Plans the export of a model to a folder that transformers loads, and that converts to the same file.
+/// Plans the export of a model to a folder that transformers loads, and that converts to the same file. Encoders of images and sound
+/// become a folder with nothing else, and an adapter one that PEFT loads.
 ///
 /// ```
 /// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0])?;
@@ -157,56 +170,35 @@ impl Export {
 /// # Errors
 /// [`Error::Export`] if no checkpoint is known that converts to such a file; errors of reading the model.
 pub fn plan(model: impl IntoModel, options: &ExportOptions) -> Result<Export, Error> {
-    let source = Arc::new(GgufSource::open(model).map_err(Error::Pipeline)?);
-    let path = source.model().path().to_owned();
-    let wrong = |problem| Error::Export { path: path.clone(), problem: Box::new(problem) };
-    let gguf = source.model().gguf();
-    let architecture = match gguf.get_as::<&str>("general.architecture") {
-        Ok(name) => name.to_owned(),
-        Err(_) => return Err(wrong(ExportProblem::NoArchitecture)),
-    };
-    if let Ok(kind) = gguf.get_as::<&str>("general.type")
-        && kind != "model"
-    {
-        return Err(wrong(ExportProblem::Kind { kind: kind.to_owned() }));
-    }
-    let tensors = file_tensors(&source);
-    let by_name: HashMap<&str, usize> = tensors.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
-    let n_rows = |name: &str| by_name.get(name).and_then(|i| tensors.get(*i)?.shape.first().copied());
-    let facts = TensorFacts {
-        has: &|name| by_name.contains_key(name),
-        n_tokens: n_rows("token_embd.weight"),
-        n_types: n_rows("token_types.weight"),
-        rope: rope_scaling(&source, &by_name),
-    };
-    let found = candidates(gguf, &facts);
-    if found.is_empty() {
-        return Err(wrong(ExportProblem::Architecture { name: architecture }));
-    }
-    let mut best: Option<Attempt> = None;
-    let mut problems = Vec::new();
-    for candidate in found.into_iter().take(MAX_CANDIDATES) {
-        match Attempt::new(candidate, gguf, &tensors, options) {
-            Ok(attempt) => {
-                let is_exact = attempt.differences.is_empty();
-                if best.as_ref().is_none_or(|best| attempt.differences.len() < best.differences.len()) {
-                    best = Some(attempt);
-                }
-                if is_exact {
-                    break;
-                }
+    let stored = Stored::new(GgufSource::open(model).map_err(Error::Pipeline)?);
+    planned(&stored, options).map_err(|e| stored.error(e))
+}
+
+/// The folder that the export of a model has, without the values of its tensors: the base model of an adapter, for [`ExportOptions::base`].
+///
+/// # Errors
+/// As for [`plan`].
+pub fn folder(model: impl IntoModel, options: &ExportOptions) -> Result<Box<dyn Folder>, Error> {
+    let stored = Stored::new(GgufSource::open(model).map_err(Error::Pipeline)?);
+    Ok(Box::new(Attempt::best(&stored, options).map_err(|e| stored.error(e.into()))?.folder))
+}
+
+fn planned(stored: &Stored, options: &ExportOptions) -> Result<Export, Failed> {
+    let gguf = stored.source.model().gguf();
+    match gguf.get_as::<&str>("general.type") {
+        Ok("adapter") => adapter::plan(stored, architecture_of(gguf)?, options),
+        Ok("model" | "mmproj") | Err(_) => {
+            if options.base.is_some() {
+                return Err(ExportProblem::NotAnAdapter.into());
             }
-            Err(problem) => problems.push(problem),
+            Attempt::best(stored, options)?.planned(stored, architecture_of(gguf)?)
         }
+        Ok(kind) => Err(ExportProblem::Kind { kind: kind.to_owned() }.into()),
     }
-    let Some(attempt) = best else {
-        let first = problems.into_iter().next();
-        return Err(wrong(first.unwrap_or(ExportProblem::Architecture { name: architecture })));
-    };
-    attempt.planned(&source, &tensors, architecture, &by_name).map_err(|e| match e {
-        Failed::Problem(problem) => wrong(problem),
-        Failed::Pipeline(e) => Error::Pipeline(e),
-    })
+}
+
+fn architecture_of(gguf: &Gguf<'_>) -> Result<String, ExportProblem> {
+    gguf.get_as::<&str>("general.architecture").map(str::to_owned).map_err(|_| ExportProblem::NoArchitecture)
 }
 
 /// Why files of an architecture cannot be exported to checkpoints of a class, or not without loss; `None` if they can.
@@ -259,26 +251,26 @@ enum Failed {
     Pipeline(gguf_pipeline::Error),
 }
 
-fn file_tensors(source: &GgufSource) -> Vec<FileTensor> {
-    let of = |tensor: gguf_io::Tensor<'_>| {
-        let mut shape: Vec<u64> = tensor.shape().collect();
-        shape.reverse();
-        FileTensor { name: tensor.name().to_string(), shape, ty: tensor.ty() }
-    };
-    source.tensors().map(of).collect()
+impl From<ExportProblem> for Failed {
+    fn from(problem: ExportProblem) -> Failed {
+        Failed::Problem(problem)
+    }
 }
+
+/// Small files, by name.
+type Documents = BTreeMap<String, Vec<u8>>;
 
 /// The most bytes of factors of rotary scaling: there is one for two elements of a head.
 const MAX_FACTORS: u64 = 1 << 20;
 
 /// The rotary scaling that tensors hold, as a field of `config.json`.
-fn rope_scaling(source: &GgufSource, by_name: &HashMap<&str, usize>) -> Option<RopeScaling> {
+fn rope_scaling(stored: &Stored) -> Option<RopeScaling> {
     let values = |name: &str| {
-        let index = *by_name.get(name)?;
-        let tensor = source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
+        let index = stored.place(name)?;
+        let tensor = stored.source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
         let n_bytes = tensor.n_bytes().ok().filter(|n| *n <= MAX_FACTORS)?;
         let mut bytes = vec![0; usize::try_from(n_bytes).ok()?];
-        source.read(index, 0, &mut bytes).ok()?;
+        stored.source.read(index, 0, &mut bytes).ok()?;
         Some(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>())
     };
     if let Some(factors) = values(ROPE_FREQS) {
@@ -337,21 +329,47 @@ impl RopeScaling {
 /// A folder of one class, and what its conversion gives.
 struct Attempt {
     candidate: Candidate,
-    /// The small files.
-    documents: BTreeMap<String, Vec<u8>>,
-    groups: Vec<Vec<(NewTensor, Dtype)>>,
-    shards: Vec<Shard>,
+    contents: Contents,
+    /// The folder, without values.
+    folder: PlannedFolder,
     conversion: Conversion,
     differences: Vec<ExportWarning>,
 }
 
 impl Attempt {
-    fn new(
-        candidate: Candidate,
-        gguf: &Gguf<'_>,
-        tensors: &[FileTensor],
-        options: &ExportOptions,
-    ) -> Result<Attempt, ExportProblem> {
+    /// The class whose conversion has the fewest differences from the file.
+    fn best(stored: &Stored, options: &ExportOptions) -> Result<Attempt, ExportProblem> {
+        let gguf = stored.source.model().gguf();
+        let architecture = architecture_of(gguf)?;
+        let n_rows = |name: &str| stored.get(name).and_then(|tensor| tensor.shape.first().copied());
+        let facts = TensorFacts {
+            has: &|name| stored.get(name).is_some(),
+            n_tokens: n_rows("token_embd.weight"),
+            n_types: n_rows("token_types.weight"),
+            rope: rope_scaling(stored),
+        };
+        let (mut best, mut first): (Option<Attempt>, Option<ExportProblem>) = (None, None);
+        for candidate in candidates(gguf, &facts).into_iter().take(MAX_CANDIDATES) {
+            match Attempt::new(candidate, stored, options) {
+                Ok(attempt) => {
+                    let is_exact = attempt.differences.is_empty();
+                    if best.as_ref().is_none_or(|best| attempt.differences.len() < best.differences.len()) {
+                        best = Some(attempt);
+                    }
+                    if is_exact {
+                        break;
+                    }
+                }
+                Err(problem) => {
+                    first.get_or_insert(problem);
+                }
+            }
+        }
+        best.ok_or_else(|| first.unwrap_or(ExportProblem::Architecture { name: architecture }))
+    }
+
+    fn new(candidate: Candidate, stored: &Stored, options: &ExportOptions) -> Result<Attempt, ExportProblem> {
+        let (gguf, tensors) = (stored.source.model().gguf(), &stored.tensors);
         let new = sources(&candidate, gguf, tensors)?;
         let mut typed = Vec::with_capacity(new.len());
         for tensor in new {
@@ -361,15 +379,20 @@ impl Attempt {
             typed.push((tensor, dtype));
         }
         let main = typed.iter().find(|(tensor, _)| tensor.shape.len() > 1).map_or(Dtype::F32, |(_, dtype)| *dtype);
-        let groups = grouped(typed, options.max_file_bytes);
+        // The blocks of a quantized file do not come back, so neither need the places of its tensors.
+        let groups = grouped(typed, options.max_file_bytes, !is_quantized(tensors));
         let (shards, index) = shards(&groups);
-        let mut documents = BTreeMap::new();
+        let mut documents = Documents::new();
         documents.extend(index.map(|index| ("model.safetensors.index.json".to_owned(), pretty(&index))));
         let mut document = candidate.document.clone();
         document.insert("torch_dtype".to_owned(), json!(torch_name(main)));
+        let preprocessor = document.remove(config::PREPROCESSOR);
+        documents.extend(preprocessor.map(|settings| ("preprocessor_config.json".to_owned(), pretty(&settings))));
         documents.insert(CONFIG.to_owned(), pretty(&Json::Object(document)));
-        let tokenizer = tokenizer::files(gguf, candidate.checkpoint);
-        documents.extend(tokenizer.map_err(|reason| ExportProblem::Tokenizer { reason })?);
+        if !candidate.is_tower {
+            let tokenizer = tokenizer::files(gguf, candidate.checkpoint);
+            documents.extend(tokenizer.map_err(|reason| ExportProblem::Tokenizer { reason })?);
+        }
         documents.extend(card::files(gguf));
         let reads_pooling = |key: &gguf_model::arch::Key| crate::formula::reads(key.formula, Fact::SentencePooling);
         if candidate.checkpoint.keys.iter().copied().flatten().any(reads_pooling) {
@@ -393,134 +416,20 @@ impl Attempt {
         };
         let has_tensors = !tensors.is_empty();
         let order = gguf.dialect().order;
-        let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors);
+        let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors).projector(candidate.is_tower);
         let refused = |e: Error| ExportProblem::Refused { class: candidate.class.to_owned(), message: e.to_string() };
         let conversion = plan_folder(&folder, &asked).map_err(refused)?;
         let differences = differences_of(gguf, tensors, &conversion)?;
-        Ok(Attempt { candidate, documents, groups, shards, conversion, differences })
+        let contents = Contents { documents, groups, shards };
+        Ok(Attempt { candidate, contents, folder, conversion, differences })
     }
 
     /// The plan: the operations of the conversion, inverted.
-    fn planned(
-        self,
-        source: &Arc<GgufSource>,
-        tensors: &[FileTensor],
-        architecture: String,
-        by_name: &HashMap<&str, usize>,
-    ) -> Result<Export, Failed> {
-        let Attempt { candidate, documents, groups, shards, conversion, differences } = self;
-        let lengths: HashMap<&str, u64> =
-            groups.iter().flatten().map(|(tensor, _)| (tensor.name.as_str(), tensor.shape.iter().product())).collect();
-        let mut parts: HashMap<String, Vec<Restoring>> = HashMap::new();
-        for made in conversion.plan.tensors() {
-            let name = made.shown();
-            let Some(&index) = by_name.get(name.as_str()).filter(|_| !is_computed(&candidate, &name)) else { continue };
-            let names: Vec<&str> = made.op.inputs().iter().map(|input| &*input.name).collect();
-            let length = |input: usize| names.get(input).and_then(|name| lengths.get(name)).copied().unwrap_or(0);
-            let restored = made.op.restored(made.n_elements(), length);
-            let Some(restored) = restored else {
-                return Err(Failed::Problem(ExportProblem::NotInvertible { tensor: name }));
-            };
-            for (part, source) in restored.parts.into_iter().zip(&names) {
-                let restoring = Restoring { index, moves: part.moves, maps: part.maps };
-                parts.entry((*source).to_owned()).or_default().push(restoring);
-            }
-        }
-        let mut warnings = differences;
-        let mut planned = Vec::new();
-        for (file, group) in (0..).zip(&groups) {
-            for (tensor, dtype) in group {
-                let own = parts.remove(&tensor.name).unwrap_or_default();
-                let (op, extent) = operation(own, tensors, tensor.shape.iter().product())
-                    .ok_or_else(|| Failed::Problem(ExportProblem::NotInvertible { tensor: tensor.name.clone() }))?;
-                match extent {
-                    Inverse::Lost => warnings.push(ExportWarning::Lost { tensor: tensor.name.clone() }),
-                    Inverse::Rounded => warnings.push(ExportWarning::Rounded { tensor: tensor.name.clone() }),
-                    _ => {}
-                }
-                let mut shape = tensor.shape.clone();
-                shape.reverse();
-                let ty = dtype.ggml.unwrap_or(GgmlType::F32);
-                let reason = Reason::Kept(Keep::Copy);
-                let mut new = TensorPlan::new(tensor.name.as_bytes(), Shape::from(shape), ty, reason, op);
-                new.file = file;
-                planned.push(new);
-            }
-        }
-        let draft = Draft {
-            path: source.model().path().to_owned(),
-            head: Head { dialect: gguf_format::Dialect::new(Version::V3), ..Head::default() },
-            tensors: planned,
-            inputs: source.model().files().iter().filter_map(|f| f.path().canonicalize().ok()).collect(),
-            input_bytes: Some(source.model().file_bytes()),
-            source: Arc::new(Values::new(Arc::clone(source))),
-            rounding: Rounding::Ggml,
-            importance: None,
-            is_split: false,
-            is_vocab_only: false,
-        };
-        let tensor_files =
-            shards.into_iter().map(|Shard { name, head, n_tensors, .. }| OtherFile { name, head, n_tensors });
-        let documents = documents.into_iter().map(|(name, head)| OtherFile { name, head, n_tensors: 0 });
-        let plan = draft.lay_out_as_files(tensor_files.chain(documents).collect()).map_err(Failed::Pipeline)?;
+    fn planned(self, stored: &Stored, architecture: String) -> Result<Export, Failed> {
+        let Attempt { candidate, contents, conversion, differences: mut warnings, .. } = self;
+        let plan = stored.planned(&conversion, contents, |name| is_computed(&candidate, name), &mut warnings)?;
         Ok(Export { plan, architecture, class: candidate.class.to_owned(), warnings })
     }
-}
-
-/// What a tensor of the file holds of a tensor of the checkpoint.
-struct Restoring {
-    /// The tensor of the file.
-    index: usize,
-    moves: Vec<Move>,
-    maps: Vec<Elementwise>,
-}
-
-/// The operation that makes a tensor of `n_elements` from the tensors that hold it; `None` if no tensor holds it, or if two disagree.
-fn operation(parts: Vec<Restoring>, tensors: &[FileTensor], n_elements: u64) -> Option<(Op, Inverse)> {
-    let maps = parts.first()?.maps.clone();
-    let (mut inputs, mut moves): (Vec<Input>, Vec<Move>) = Default::default();
-    let mut left = n_elements;
-    for part in parts {
-        // The parts before have all elements of the tensor, and this one repeats them.
-        if left == 0 {
-            continue;
-        }
-        if part.maps != maps {
-            return None;
-        }
-        let stored = tensors.get(part.index)?;
-        let is_plain = !stored.ty.is_quantized();
-        let (index, ty) = match is_plain {
-            true => (part.index, stored.ty),
-            false => (part.index + tensors.len(), GgmlType::F32),
-        };
-        let n: u64 = part.moves.iter().map(Move::n_elements).sum();
-        left = left.saturating_sub(n);
-        let number = inputs.len();
-        moves.extend(part.moves.into_iter().map(|item| Move { input: number, ..item }));
-        inputs.push(Input::new(index, &stored.name, ty));
-    }
-    let is_whole = |item: &Move| {
-        item.from == 0
-            && item.to == 0
-            && item.n_elements() == n_elements
-            && item.axes.iter().all(|axis| axis.from == axis.to)
-    };
-    let extent = match (left, maps.is_empty()) {
-        (0, true) => Inverse::Exact,
-        (0, false) => Inverse::Rounded,
-        _ => Inverse::Lost,
-    };
-    let op = match (inputs.as_slice(), moves.as_slice()) {
-        ([input], [only]) if maps.is_empty() && is_whole(only) => {
-            // Blocks are decoded as they are encoded, without a copy between.
-            let stored = input.index() % tensors.len().max(1);
-            let tensor = tensors.get(stored)?;
-            Op::Copy(Input::new(stored, &tensor.name, tensor.ty))
-        }
-        _ => Op::Gather(Box::new(Gather { inputs, moves, maps })),
-    };
-    Some((op, extent))
 }
 
 /// The format of a tensor in the checkpoint.
@@ -559,6 +468,10 @@ fn is_about_file(key: &str) -> bool {
         .any(|prefix| key.starts_with(prefix))
 }
 
+fn is_quantized(tensors: &[FileTensor]) -> bool {
+    tensors.iter().any(|tensor| tensor.ty.is_quantized())
+}
+
 /// What a conversion gives otherwise than the file.
 fn differences_of(
     gguf: &Gguf<'_>,
@@ -568,7 +481,7 @@ fn differences_of(
     let mut found = Vec::new();
     let made = conversion.plan.tensors();
     let names: HashMap<String, usize> = made.iter().enumerate().map(|(i, tensor)| (tensor.shown(), i)).collect();
-    let is_quantized = tensors.iter().any(|tensor| tensor.ty.is_quantized());
+    let is_quantized = is_quantized(tensors);
     let mut places = Vec::new();
     for tensor in tensors {
         let Some(&place) = names.get(&tensor.name) else {
@@ -589,7 +502,7 @@ fn differences_of(
     if let Some(tensor) = made.iter().find(|tensor| !has(tensor)) {
         return Err(ExportProblem::OtherTensors { tensor: tensor.shown(), is_in_file: false });
     }
-    if !places.is_sorted() {
+    if !is_quantized && !places.is_sorted() {
         found.push(ExportWarning::Order { what: "tensors" });
     }
     let mut order = Vec::new();

@@ -1,15 +1,16 @@
 //! `gguf export`: writes the checkpoint that a GGUF model was converted from.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use gguf_hf::Folder;
 use gguf_hf::export::{Export, ExportOptions};
 use gguf_pipeline::RunOptions;
 
 use super::float_type::FloatType;
 use super::planned::{JsonPlan, Planned};
 use super::writing::Writing;
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
@@ -21,6 +22,9 @@ use crate::watch::Watch;
 /// of it. Fields that the file does not determine have the defaults of transformers. Quantized tensors are decoded with
 /// the same bits as in llama.cpp.
 ///
+/// Encoders of images and sound (mmproj) become a folder of their own. An adapter becomes a folder that PEFT loads; it needs its
+/// base model, which names the modules.
+///
 /// The conversion of the folder is planned before anything is written, and what it would give otherwise than the file is
 /// reported as a warning. All files appear under their final names once they are complete and synced to disk.
 #[derive(Debug, clap::Args)]
@@ -28,9 +32,10 @@ use crate::watch::Watch;
 Examples:
   gguf export model.gguf -o my-model/
   gguf export model-Q4_K_M.gguf -o my-model/ --type f16
+  gguf export lora.gguf -o my-lora/ --base model.gguf   a folder for PEFT
   gguf export model.gguf -o my-model/ --dry-run         print the files and tensors")]
 pub struct Args {
-    /// GGUF model; any shard of a split model
+    /// GGUF model, encoders or adapter; any shard of a split model
     model: PathBuf,
 
     /// Output folder, which is created if it is missing
@@ -40,6 +45,10 @@ pub struct Args {
     /// Type of all tensors; by default, the type in the file, and bf16 for quantized tensors
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     ty: Option<FloatType>,
+
+    /// Base model of a LoRA adapter: a GGUF model, or the folder of its checkpoint. No values of its tensors are read
+    #[arg(long, value_name = "MODEL")]
+    base: Option<PathBuf>,
 
     /// Begin another file of tensors beyond this size, such as 2GB
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = super::size::parse_limit)]
@@ -53,11 +62,22 @@ pub struct Args {
     writing: Writing,
 }
 
+/// The folder of the base model of an adapter.
+fn base(path: &Path) -> Result<Box<dyn Folder>, Failure> {
+    match path.extension().is_some_and(|extension| extension == "gguf") {
+        true => {
+            Ok(gguf_hf::export::folder(open::model(path)?, &ExportOptions::default().folder(path.with_extension("")))?)
+        }
+        false => open::model_folder(path),
+    }
+}
+
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("--output", &self.output)?;
         let ty = self.ty.map(FloatType::ggml);
         let options = ExportOptions::default().ty(ty).max_file_bytes(self.max_file_size.get()).folder(&self.output);
+        let options = options.base(self.base.as_deref().map(base).transpose()?);
         let export = gguf_hf::export::plan(open::model(&self.model)?, &options)?;
         for warning in &export.warnings {
             ui.warning(&warning.to_string());

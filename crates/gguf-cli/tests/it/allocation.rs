@@ -29,6 +29,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ),
     ("gguf-hf/src/draft.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/export.rs", 2, "MAX_FACTORS; tensors of a plan"),
+    ("gguf-hf/src/export/adapter.rs", 2, "PIECE"),
     ("gguf-hf/src/export/files.rs", 2, "tensors of a plan; a head that was made"),
     ("gguf-hf/src/export/solve.rs", 2, "elements of an array that was walked"),
     ("gguf-hf/src/export/sources.rs", 1, "sources of a table's row"),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gguf_format::{Gguf, ValueRef};
-use gguf_model::arch::{Architecture, Checkpoint, FormulaType, Key};
+use gguf_model::arch::{Architecture, Checkpoint, FormulaType, Key, TOWERS};
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
@@ -26,9 +26,14 @@ pub(super) struct Candidate {
     pub(super) fields: Fields,
     /// The keys whose values no configuration was found to give.
     pub(super) unsolved: Vec<Unsolved>,
+    /// Whether these are encoders of images and sound.
+    pub(super) is_tower: bool,
     /// How unlikely the class is among those of the architecture.
     rank: usize,
 }
+
+/// The settings of the preprocessor in the document of encoders, which have a file of their own.
+pub(super) const PREPROCESSOR: &str = "@preprocessor";
 
 /// A key whose value no configuration was found to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +59,17 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
     let name = gguf.get_as::<&str>("general.architecture").unwrap_or_default();
     let has_experts = number(gguf, &format!("{name}.expert_count")).is_some_and(|n| n > 0);
     let mut found = Vec::new();
-    let all = arch::supported().filter(|(architecture, checkpoint)| checkpoint.architecture(architecture) == name);
+    let is_tower = gguf.get_as::<&str>("general.type") == Ok("mmproj");
+    let projector = projector_of(gguf);
+    let towers = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
+    let towers = towers.filter(|(_, checkpoint)| is_tower && arch::projector_type(checkpoint) == projector);
+    let models = arch::supported().filter(|_| !is_tower);
+    let all = models.filter(|(architecture, checkpoint)| checkpoint.architecture(architecture) == name).chain(towers);
     for (architecture, checkpoint) in all.filter(|(_, checkpoint)| !checkpoint.is_draft) {
         for class in checkpoint.classes {
             let model_type = autoconfig::model_type_of(class);
             let defaults = model_type.map(autoconfig::defaults_of).unwrap_or_default();
-            let text = model_type.and_then(autoconfig::text_defaults_of);
+            let text = model_type.and_then(autoconfig::text_defaults_of).filter(|_| !is_tower);
             let (is_nested, defaults) = (text.is_some(), text.unwrap_or(defaults));
             let knows_experts = EXPERTS.iter().any(|field| defaults.contains_key(*field));
             // Classes of transformers come first, of these the one for a model with or without experts.
@@ -68,8 +78,18 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if checkpoint.is_raw { 10_000 } else { 0 };
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
             let (pooling, n_tokens) = (pooling(gguf), tensors.n_tokens);
-            let start =
-                Start { architecture, checkpoint, class, model_type, defaults, rank, pooling, n_tokens, is_nested };
+            let start = Start {
+                architecture,
+                checkpoint,
+                class,
+                model_type,
+                defaults,
+                rank,
+                pooling,
+                n_tokens,
+                is_nested,
+                is_tower,
+            };
             found.extend(start.solved(gguf, tensors));
         }
     }
@@ -101,6 +121,12 @@ fn query_scale(gguf: &Gguf<'_>, arch: &str) -> Option<u64> {
     }
 }
 
+/// The types of the projectors of a file with encoders, as [`arch::projector_type`] gives those of a table.
+fn projector_of(gguf: &Gguf<'_>) -> String {
+    let keys = gguf.kvs().filter(|kv| kv.key.as_bytes().ends_with(b"projector_type"));
+    keys.filter_map(|kv| Some(kv.value.as_str()?.to_string())).collect::<Vec<_>>().join(", ")
+}
+
 /// Fields with the number of experts.
 const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
 
@@ -117,6 +143,7 @@ struct Start {
     n_tokens: Option<u64>,
     /// Whether the class keeps the fields of the language model in an object.
     is_nested: bool,
+    is_tower: bool,
 }
 
 /// The number of changes of a configuration after which the search ends.
@@ -129,9 +156,11 @@ impl Start {
         let mut document = Map::new();
         document.insert("architectures".to_owned(), json!([self.class]));
         document.extend(self.model_type.map(|ty| ("model_type".to_owned(), json!(ty))));
-        let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
-        document.insert(self.blocks_field().to_owned(), json!(blocks));
-        self.set_from_tensors(&mut document, tensors);
+        if !self.is_tower {
+            let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
+            document.insert(self.blocks_field().to_owned(), json!(blocks));
+            self.set_from_tensors(&mut document, tensors);
+        }
         set_token_ids(&mut document, gguf, self.checkpoint);
         if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
             document.insert(QUERY_SCALE.to_owned(), json!(scale));
@@ -170,7 +199,8 @@ impl Start {
                     self.checkpoint.refuse.iter().filter_map(|(text, _)| Some((*text, Formula::parse(text).ok()?)));
                 let mut refused = refused.filter(|(_, formula)| !matches!(evaluated.fields.holds(formula), Ok(false)));
                 let next = refused.find_map(|(text, formula)| {
-                    let mut edits = solver.edits(&formula, &json!(false)).into_iter();
+                    let never = json!(false);
+                    let mut edits = solver.edits(&formula, &never);
                     edits.find_map(|(path, value)| {
                         let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
                         let changed = is_new.then(|| self.applied(&document, (path, value))).flatten();
@@ -191,8 +221,8 @@ impl Start {
             };
             // The formula of an earlier row may give the value.
             let of_key = rows.iter().rev().filter(|other| other.key == row.key && other.kind != FormulaType::Field);
-            let formulas = of_key.filter_map(|row| Formula::parse(row.formula).ok());
-            let mut edits = formulas.flat_map(|formula| solver.edits(&formula, &target));
+            let formulas: Vec<Formula> = of_key.filter_map(|row| Formula::parse(row.formula).ok()).collect();
+            let mut edits = formulas.iter().flat_map(|formula| solver.edits(formula, &target));
             let next = edits.find_map(|(path, value)| {
                 let is_new = tried.insert((key.clone(), format!("{path}={value}")));
                 is_new.then(|| self.applied(&document, (path, value))).flatten()
@@ -216,8 +246,8 @@ impl Start {
         self.write_out(&mut document, &rows, &fields);
         let fields = self.with_divisors(&mut document, &rows, tensors).unwrap_or(fields);
         let document = self.wrapped(document);
-        let Start { architecture, checkpoint, class, rank, .. } = self;
-        Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, rank })
+        let Start { architecture, checkpoint, class, rank, is_tower, .. } = self;
+        Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, is_tower, rank })
     }
 
     /// The document as the class has it: the fields of the language model may be in an object.
@@ -270,17 +300,24 @@ impl Start {
 
     /// The key-values of a configuration; `None` if it is of another table.
     fn evaluated(&self, document: &Map<String, Json>, rows: &[&'static Key]) -> Option<Evaluated> {
-        let raw = Json::Object(self.wrapped(document.clone()));
-        let mut config = match self.checkpoint.is_raw {
-            true => Config::raw(raw.clone()).ok()?,
-            false => Config::new(raw.clone()).ok()?,
+        let mut raw = self.wrapped(document.clone());
+        let preprocessor = raw.remove(PREPROCESSOR).unwrap_or_else(|| json!({}));
+        let raw = Json::Object(raw);
+        let mut config = match (self.is_tower, self.checkpoint.is_raw) {
+            (true, _) => Config::tower(raw.clone()).ok()?,
+            (false, true) => Config::raw(raw.clone()).ok()?,
+            (false, false) => Config::new(raw.clone()).ok()?,
         };
+        config.facts_mut().set(Fact::Preprocessor, preprocessor);
         config.facts_mut().set(Fact::Config, raw);
         config.facts_mut().set(Fact::HasTarget, false);
         if let Some(pooling) = self.pooling {
             config.facts_mut().set(Fact::SentencePooling, pooling);
         }
-        let mut fields = keys::fields(&config).ok()?;
+        let mut fields = match self.is_tower {
+            true => arch::raw_fields(&config),
+            false => keys::fields(&config).ok()?,
+        };
         fields.facts.set(Fact::FileType, 0);
         let n_tokens = self.n_tokens.unwrap_or(0);
         fields.facts.set(Fact::Vocab, json!({ "rows": n_tokens, "tokens": n_tokens }));
@@ -304,7 +341,8 @@ impl Start {
         let first = parts.next()?;
         let known = |names: &[&'static str]| names.iter().copied().find(|name| self.defaults.contains_key(*name));
         let path: Vec<&str> = match (first, parts.collect::<Vec<_>>().as_slice()) {
-            (first, _) if first.starts_with('@') => return None,
+            (first, _) if first.starts_with('@') && (first != PREPROCESSOR || !self.is_tower) => return None,
+            (first, rest) if self.is_tower => [&[first], rest].concat(),
             ("block_count", []) => vec![self.blocks_field()],
             ("rope" | "rope_all", ["rope_theta"]) => vec![known(&["rotary_emb_base"]).unwrap_or("rope_theta")],
             ("rope" | "rope_all", ["partial_rotary_factor"]) => {

@@ -18,8 +18,12 @@ pub(super) struct Shard {
 const MAX_RUNS: usize = 200;
 
 /// Divides the tensors into files, so that a conversion, which reads those of a file by name, finds them in the order of the GGUF file. Each
-/// group is sorted by name and becomes a file, or several if it is longer than `max_bytes`.
-pub(super) fn grouped(tensors: Vec<(NewTensor, Dtype)>, max_bytes: u64) -> Vec<Vec<(NewTensor, Dtype)>> {
+/// group is sorted by name and becomes a file, or several if it is longer than `max_bytes`. Without `keeps_order` there is one group.
+pub(super) fn grouped(
+    tensors: Vec<(NewTensor, Dtype)>,
+    max_bytes: u64,
+    keeps_order: bool,
+) -> Vec<Vec<(NewTensor, Dtype)>> {
     // The place of a tensor of the GGUF file is that of its last source by name.
     let mut last: Vec<&str> = Vec::new();
     for (tensor, _) in &tensors {
@@ -43,7 +47,7 @@ pub(super) fn grouped(tensors: Vec<(NewTensor, Dtype)>, max_bytes: u64) -> Vec<V
             run
         })
         .collect();
-    let n_runs = if run < MAX_RUNS { run + 1 } else { 1 };
+    let n_runs = if keeps_order && run < MAX_RUNS { run + 1 } else { 1 };
     let mut groups: Vec<Vec<(NewTensor, Dtype)>> = (0..n_runs).map(|_| Vec::new()).collect();
     let place = |of: usize| if n_runs == 1 { 0 } else { runs.get(of).copied().unwrap_or(0) };
     for (tensor, dtype) in tensors {
@@ -86,22 +90,28 @@ pub(super) fn shards(groups: &[Vec<(NewTensor, Dtype)>]) -> (Vec<Shard>, Option<
             1 => "model.safetensors".to_owned(),
             _ => format!("model-{:05}-of-{n:05}.safetensors", i + 1),
         };
-        let (mut entries, mut end) = (Map::new(), 0u64);
-        entries.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
-        for (tensor, dtype) in group {
-            let bytes = dtype.tensor_bytes(&tensor.shape).unwrap_or(0);
-            let entry = json!({ "dtype": dtype.name, "shape": tensor.shape, "data_offsets": [end, end + bytes] });
-            end += bytes;
-            entries.insert(tensor.name.clone(), entry);
-            places.insert(tensor.name.clone(), json!(name));
-        }
-        let mut text = Json::Object(entries).to_string().into_bytes();
-        text.resize(text.len().next_multiple_of(8), b' ');
-        let mut head = (text.len() as u64).to_le_bytes().to_vec();
-        head.append(&mut text);
-        total += end;
-        shards.push(Shard { name, n_bytes: head.len() as u64 + end, head, n_tensors: group.len() });
+        let file = shard(name, group);
+        total += file.n_bytes - file.head.len() as u64;
+        places.extend(group.iter().map(|(tensor, _)| (tensor.name.clone(), json!(file.name))));
+        shards.push(file);
     }
     let index = (n > 1).then(|| json!({ "metadata": { "total_size": total }, "weight_map": places }));
     (shards, index)
+}
+
+/// A file of tensors, in their order.
+pub(super) fn shard(name: String, tensors: &[(NewTensor, Dtype)]) -> Shard {
+    let (mut entries, mut end) = (Map::new(), 0u64);
+    entries.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
+    for (tensor, dtype) in tensors {
+        let bytes = dtype.tensor_bytes(&tensor.shape).unwrap_or(0);
+        let entry = json!({ "dtype": dtype.name, "shape": tensor.shape, "data_offsets": [end, end + bytes] });
+        end += bytes;
+        entries.insert(tensor.name.clone(), entry);
+    }
+    let mut text = Json::Object(entries).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut head = (text.len() as u64).to_le_bytes().to_vec();
+    head.append(&mut text);
+    Shard { name, n_bytes: head.len() as u64 + end, head, n_tensors: tensors.len() }
 }

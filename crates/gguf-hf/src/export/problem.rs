@@ -70,6 +70,25 @@ pub enum ExportProblem {
         /// The name of the file.
         file: String,
     },
+    /// The base model of an adapter is not given.
+    NoBase,
+    /// The base model of an adapter is given for a file that is none.
+    NotAnAdapter,
+    /// The base model of an adapter cannot be used.
+    Base {
+        /// The reason.
+        message: String,
+    },
+    /// The base model has no tensor that a tensor of the adapter changes, or one of another form.
+    NotInBase {
+        /// The tensor of the adapter.
+        tensor: String,
+    },
+    /// Several tensors of an adapter are parts of one module of the base model, and have different first factors or ranks.
+    Factors {
+        /// The tensor of the adapter.
+        tensor: String,
+    },
     /// The kind of file cannot be exported.
     Kind {
         /// `general.type`.
@@ -121,6 +140,20 @@ impl fmt::Display for ExportProblem {
             }
             ExportProblem::OtherFile { file } => {
                 write!(f, "the folder contains {file:?}, which would be taken for a part of the model; remove it")
+            }
+            ExportProblem::NoBase => {
+                f.write_str("an adapter does not name the modules that it changes; its base model is needed")
+            }
+            ExportProblem::NotAnAdapter => f.write_str("a base model is given, but the file is not an adapter"),
+            ExportProblem::Base { message } => write!(f, "the base model cannot be used: {message}"),
+            ExportProblem::NotInBase { tensor } => {
+                write!(f, "the base model has no matrix that {tensor:?} changes; does the adapter belong to it?")
+            }
+            ExportProblem::Factors { tensor } => {
+                write!(
+                    f,
+                    "the tensor {tensor:?} changes a part of a module whose other parts have another rank or other first factors"
+                )
             }
             ExportProblem::Kind { kind } => write!(f, "files of the type {kind:?} cannot be exported"),
         }

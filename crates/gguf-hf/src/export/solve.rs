@@ -38,12 +38,17 @@ pub(super) struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// Changes after which the formula may have the value `target`; `null` if it is to have none.
-    pub(super) fn edits(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
-        let mut found = Vec::new();
-        self.descend(formula, target, &mut Vec::new(), &mut found);
-        self.try_values(formula, target, &mut found);
-        found
+    /// Changes after which the formula may have the value `target`; `null` if it is to have none. Values are tried only if no inverted operation
+    /// is taken, because that takes far longer.
+    pub(super) fn edits<'e>(&'e self, formula: &'e Formula, target: &'e Json) -> impl Iterator<Item = Edit> + 'e {
+        let mut inverted = Vec::new();
+        self.descend(formula, target, &mut Vec::new(), &mut inverted);
+        let tried = move || {
+            let mut found = Vec::new();
+            self.try_values(formula, target, &mut found);
+            found
+        };
+        inverted.into_iter().chain(std::iter::once_with(tried).flatten())
     }
 
     fn value(&self, formula: &Formula) -> Json {
@@ -352,7 +357,7 @@ mod tests {
         let Json::Object(fields) = fields else { unreachable!() };
         let fields = Fields::of(fields, 4);
         let formula = Formula::parse(formula).unwrap();
-        Solver { fields: &fields, set: &[] }.edits(&formula, &target).into_iter().next()
+        Solver { fields: &fields, set: &[] }.edits(&formula, &target).next()
     }
 
     #[test]

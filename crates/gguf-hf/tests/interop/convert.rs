@@ -32,7 +32,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Parses the reference's command line into options; `None` if it has unsupported options.
-fn options(job: &Value) -> Option<Options> {
+pub fn options(job: &Value) -> Option<Options> {
     let mut options = Options::default().pre(job["forced_pre"].as_str().map(str::to_owned));
     let mut args = job["args"].as_array()?.iter().filter_map(Value::as_str);
     while let Some(arg) = args.next() {

@@ -1,18 +1,26 @@
 //! Exports compared with their originals: conversions of both have the same bytes, and transformers gives the same logits and tokens.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
+use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+use gguf_hf::config::Config;
 use gguf_hf::export::{self, ExportOptions};
-use gguf_hf::{Options, OutType, convert};
+use gguf_hf::{Options, OutType, arch, convert};
 use gguf_pipeline::RunOptions;
 use gguf_test::peers::{self, Peers};
+use gguf_test::random::Random;
+use serde_json::{Value, json};
 
 /// Recorded checkpoints that do not come back, and the reasons.
 const OTHER: &[(&str, &str)] = &[
     ("gptoss-mxfp4", "packed weights become plain"),
-    ("lora-llama-f32", "an adapter"),
-    ("lora-mixtral", "an adapter"),
+    ("lora-llama-f32", "an adapter, which has a test of its own"),
+    ("lora-mixtral", "an adapter, which has a test of its own"),
     ("mamba2", "the checkpoint has other sizes than its configuration"),
     ("rwkv6", "no files of its tokenizer are written"),
     ("rwkv7", "no files of its tokenizer are written"),
@@ -76,7 +84,220 @@ fn transformers_gives_the_logits_and_tokens_of_the_originals() {
     assert_eq!((differences.as_slice(), lines.lines().count()), (&[][..], MODELS.len()), "{lines}");
 }
 
+/// The base model is given as a checkpoint and as a file.
+fn adapters_come_back_as_folders_of_peft() {
+    let out = tempfile::tempdir().unwrap();
+    let models = peers::data("hf/models");
+    let run = RunOptions::default().force(true);
+    for (name, base) in [("lora-llama-f32", "llama-f32"), ("lora-mixtral", "mixtral")] {
+        let [file, again, base_file] = ["file", "again", "base"].map(|stem| out.path().join(format!("{stem}.gguf")));
+        let options = Options::default().base(Some(models.join(base)));
+        convert(models.join(name), &file, &options, &run, &()).unwrap();
+        convert(models.join(base), &base_file, &Options::default(), &run, &()).unwrap();
+        let of_file = export::folder(&base_file, &ExportOptions::default()).unwrap();
+        for base in [of_file, Box::new(models.join(base))] {
+            let folder = out.path().join(name);
+            let export = export::plan(&file, &ExportOptions::default().folder(name).base(Some(base))).unwrap();
+            assert_eq!(export.warnings, [], "{name}");
+            export.run(&folder, &run, &()).unwrap();
+            convert(&folder, &again, &options, &run, &()).unwrap();
+            assert!(fs::read(&again).unwrap() == fs::read(&file).unwrap(), "{name}");
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+}
+
+/// Generated checkpoints that do not come back byte for byte: the name, and why, after a tab.
+const NOT_THE_SAME: &str = include_str!("../exports.tsv");
+
+/// The smallest number of classes whose checkpoints are exported.
+const MIN_CLASSES: usize = 200;
+
+/// What became of a checkpoint of a class.
+struct Outcome {
+    case: String,
+    class: String,
+    /// Whether the conversion of the export has the same bytes; why there is no export.
+    is_same: Result<bool, String>,
+    /// Warnings of the export.
+    notes: String,
+}
+
+/// Converts a checkpoint, exports the file, and converts the folder.
+fn round_trip(model: &Path, options: &Options) -> (Result<bool, String>, String) {
+    let out = tempfile::tempdir().unwrap();
+    let run = RunOptions::default();
+    let name = model.file_name().unwrap();
+    let [file, again] = ["file.gguf", "again.gguf"].map(|name| out.path().join(name));
+    if let Err(e) = convert(model, &file, options, &run, &()) {
+        return (Err(format!("no conversion: {e}")), String::new());
+    }
+    let export = match export::plan(&file, &ExportOptions::default().folder(name)) {
+        Ok(export) => export,
+        Err(e) => return (Err(e.to_string()), String::new()),
+    };
+    let notes: Vec<String> = export.warnings.iter().map(ToString::to_string).collect();
+    let notes = notes.join("; ");
+    let folder = out.path().join(name);
+    if let Err(e) = export.run(&folder, &run, &()) {
+        return (Err(e.to_string()), notes);
+    }
+    match convert(&folder, &again, options, &run, &()) {
+        Err(e) => (Ok(false), format!("{notes}; no conversion: {e}")),
+        Ok(_) => (Ok(fs::read(&file).unwrap() == fs::read(&again).unwrap()), notes),
+    }
+}
+
+/// The round trips of a generated checkpoint: of its class, and of the others of the table that have no checkpoint of their own.
+fn outcomes(name: &str, case: &Value, with_own: &BTreeSet<String>) -> Vec<Outcome> {
+    let dir = tempfile::tempdir().unwrap();
+    super::convert::generate(name, dir.path());
+    let model = dir.path().join(name);
+    let job = json!({ "args": case.get("args").cloned().unwrap_or_else(|| json!([])) });
+    let mut options = super::convert::options(&job).unwrap();
+    let target = options.target.take().map(|target| dir.path().join(target.path()));
+    options = options.target(target);
+    let path = model.join("config.json");
+    let text = fs::read(&path).unwrap();
+    let mut document: Value = serde_json::from_slice(&text).unwrap();
+    let own = document["architectures"][0].as_str().unwrap_or_default().to_owned();
+    let table = match options.projector {
+        true => Config::tower(document.clone()).ok().and_then(|config| Some(arch::of_tower(&config).ok()?.1)),
+        false => Config::new(document.clone()).ok().and_then(|config| Some(arch::of_checkpoint(&config).ok()?.1)),
+    };
+    let outcome = |class: String| {
+        let (is_same, notes) = round_trip(&model, &options);
+        Outcome { case: name.to_owned(), class, is_same, notes }
+    };
+    let mut found = vec![outcome(own.clone())];
+    let others = table.map_or(&[][..], |table| table.classes).iter().filter(|class| !with_own.contains(**class));
+    for class in others.filter(|_| found[0].is_same.is_ok()).collect::<Vec<_>>() {
+        document["architectures"] = json!([class]);
+        fs::write(&path, document.to_string()).unwrap();
+        found.push(outcome((*class).to_owned()));
+    }
+    found
+}
+
+/// `GGUF_CASES` restricts the test to some checkpoints, and `GGUF_REPORT` names a file for the outcomes of all.
+fn generated_checkpoints_come_back() {
+    let cases = peers::data("hf-cases");
+    let manifest: Value = serde_json::from_slice(&fs::read(cases.join("MANIFEST.json")).unwrap()).unwrap();
+    let chosen = std::env::var("GGUF_CASES").ok();
+    let is_chosen = |name: &str| chosen.as_ref().is_none_or(|list| list.split(',').any(|chosen| chosen == name));
+    let names: Vec<&String> = manifest["cases"].as_object().unwrap().keys().filter(|name| is_chosen(name)).collect();
+    let read = |name: &String| -> Value {
+        serde_json::from_slice(&fs::read(cases.join(format!("{name}.json"))).unwrap()).unwrap()
+    };
+    let with_own: BTreeSet<String> =
+        names.iter().filter_map(|name| Some(read(name)["config"]["architectures"][0].as_str()?.to_owned())).collect();
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcomes = outcomes(name, &read(name), &with_own);
+                    found.lock().unwrap().extend(outcomes);
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort_by(|a, b| (&a.case, &a.class).cmp(&(&b.case, &b.class)));
+    if let Some(report) = std::env::var_os("GGUF_REPORT") {
+        let line = |o: &Outcome| format!("{}\t{}\t{:?}\t{}\n", o.case, o.class, o.is_same, o.notes);
+        fs::write(report, found.iter().map(line).collect::<String>()).unwrap();
+    }
+    let is_own = |o: &&Outcome| with_own.contains(&o.class);
+    let is_same = |o: &&Outcome| matches!(o.is_same, Ok(true));
+    let was_converted = |o: &&Outcome| !matches!(&o.is_same, Err(e) if e.starts_with("no conversion"));
+    let own = || found.iter().filter(is_own).filter(was_converted);
+    let others: BTreeSet<&str> = own().filter(|o| !is_same(o)).map(|o| o.case.as_str()).collect();
+    let known: BTreeSet<&str> = NOT_THE_SAME.lines().filter_map(|line| Some(line.split_once('\t')?.0)).collect();
+    let known: BTreeSet<&str> = known.into_iter().filter(|name| is_chosen(name)).collect();
+    let classes: BTreeSet<&str> = found.iter().filter(|o| o.is_same.is_ok()).map(|o| o.class.as_str()).collect();
+    let n_same = own().filter(is_same).count();
+    println!(
+        "{n_same} of {} checkpoints come back byte for byte; {} classes are exported",
+        own().count(),
+        classes.len()
+    );
+    assert_eq!(others, known, "checkpoints that do not come back byte for byte");
+    assert!(chosen.is_some() || classes.len() >= MIN_CLASSES, "{} classes: {classes:?}", classes.len());
+}
+
+/// The types that hold blocks, and plain ones.
+const TYPES: [GgmlType; 28] = [
+    GgmlType::F16,
+    GgmlType::BF16,
+    GgmlType::F32,
+    GgmlType::Q1_0,
+    GgmlType::Q2_0,
+    GgmlType::Q4_0,
+    GgmlType::Q4_1,
+    GgmlType::Q5_0,
+    GgmlType::Q5_1,
+    GgmlType::Q8_0,
+    GgmlType::Q2_K,
+    GgmlType::Q3_K,
+    GgmlType::Q4_K,
+    GgmlType::Q5_K,
+    GgmlType::Q6_K,
+    GgmlType::IQ1_S,
+    GgmlType::IQ1_M,
+    GgmlType::IQ2_XXS,
+    GgmlType::IQ2_XS,
+    GgmlType::IQ2_S,
+    GgmlType::IQ3_XXS,
+    GgmlType::IQ3_S,
+    GgmlType::IQ4_NL,
+    GgmlType::IQ4_XS,
+    GgmlType::TQ1_0,
+    GgmlType::TQ2_0,
+    GgmlType::MXFP4,
+    GgmlType::NVFP4,
+];
+
+/// Every type of block, of arbitrary bytes, in each of the three types of a checkpoint.
+fn exported_values_have_the_bits_of_ggml() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = fs::read(peers::data("glossary-bf16.gguf")).unwrap();
+    let gguf = Gguf::parse(model).unwrap();
+    let number = |key: &str| gguf.get(key).and_then(|value| value.as_integer()).unwrap().to_string();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exact_peer.py");
+    let mut peer = Peers::get().python(&script);
+    peer.arg(peers::peers().join("lib/libggml-base.so"));
+    peer.args([number("llama.attention.head_count"), number("llama.attention.head_count_kv")]);
+    let mut random = Random::new("blocks", 1);
+    for ty in TYPES {
+        let file = dir.path().join(format!("{ty}.gguf"));
+        let mut head = Head::from_gguf(&gguf);
+        for tensor in head.tensors.iter_mut().filter(|tensor| tensor.shape.len() > 1) {
+            tensor.ty = ty;
+        }
+        let mut bytes = |tensor: &TensorInfo| -> Vec<u8> {
+            (0..tensor.n_bytes().unwrap()).map(|_| random.below(256) as u8).collect()
+        };
+        let data: Vec<Vec<u8>> = head.tensors.iter().map(&mut bytes).collect();
+        fs::write(&file, gguf_io::Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+        for (name, float) in [("f32", GgmlType::F32), ("f16", GgmlType::F16), ("bf16", GgmlType::BF16)] {
+            let folder = dir.path().join(format!("{ty}-{name}"));
+            let export = export::plan(&file, &ExportOptions::default().ty(Some(float))).unwrap();
+            export.run(&folder, &RunOptions::default(), &()).unwrap();
+            peer.arg(&file).arg(name).arg(&folder);
+        }
+    }
+    let output = peer.output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let is_equal = |line: &&str| line.split(' ').count() == 3 && !line.ends_with(" 0");
+    let other: Vec<&str> = lines.lines().filter(|line| !is_equal(line)).collect();
+    assert_eq!((other.as_slice(), lines.lines().count()), (&[][..], 3 * TYPES.len()), "{lines}");
+}
+
 gguf_test::tests! {
-    [Shared] exported_checkpoints_convert_to_the_same_bytes;
+    [Shared] exported_checkpoints_convert_to_the_same_bytes, adapters_come_back_as_folders_of_peft;
+    [Shared, Peers] generated_checkpoints_come_back;
+    [Shared, Peers, Torch] exported_values_have_the_bits_of_ggml;
     [Torch] transformers_gives_the_logits_and_tokens_of_the_originals;
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
 use gguf_hf::export::{self, Export, ExportOptions, ExportProblem, ExportWarning};
-use gguf_hf::{Error, Options, OutType, convert};
+use gguf_hf::{Error, Folder, MemoryFolder, Options, OutType, convert};
 use gguf_pipeline::RunOptions;
 use gguf_test::checkpoint::*;
+use serde_json::json;
 
 /// Converts a tiny Llama to `model.gguf` in a folder.
 fn model(dir: &Path, ty: OutType) -> Vec<u8> {
@@ -128,4 +129,71 @@ fn a_value_that_no_configuration_gives_is_a_warning() {
     let warnings = planned(dir.path(), ExportOptions::default()).unwrap().warnings;
     let is_about = |warning: &ExportWarning| warning.to_string().contains("llama.rope.dimension_count");
     assert!(warnings.iter().any(is_about), "{warnings:?}");
+}
+
+/// The base model is a GGUF file or its checkpoint; the folder of either names the modules.
+#[test]
+fn an_adapter_comes_back_as_a_folder_of_peft() {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path(), OutType::F16);
+    let (adapter, tiny) = (dir.path().join("lora"), dir.path().join("tiny"));
+    fs::create_dir(&adapter).unwrap();
+    let tensor = |module: &str, ending: &str, shape: [u64; 2]| {
+        (format!("base_model.model.model.layers.0.{module}.{ending}.weight"), shape)
+    };
+    // The rows of queries are permuted.
+    let tensors = [
+        tensor("mlp.up_proj", "lora_A", [4, HIDDEN]),
+        tensor("mlp.up_proj", "lora_B", [WIDE, 4]),
+        tensor("self_attn.q_proj", "lora_A", [2, HIDDEN]),
+        tensor("self_attn.q_proj", "lora_B", [HIDDEN, 2]),
+    ];
+    let tensors: Vec<Tensor<'_>> = (0..)
+        .zip(&tensors)
+        .map(|(i, (name, shape))| (name.as_str(), "F32", shape.as_slice(), f32_data(i, shape.iter().product())))
+        .collect();
+    fs::write(adapter.join("adapter_model.safetensors"), safetensors(&tensors)).unwrap();
+    fs::write(adapter.join("adapter_config.json"), r#"{"lora_alpha": 12, "r": 4, "rank_pattern": {"q_proj": 2}}"#)
+        .unwrap();
+    let (file, again) = (dir.path().join("lora.gguf"), dir.path().join("again.gguf"));
+    let options = || Options::default().base(Some(tiny.clone()));
+    convert(&adapter, &file, &options(), &RunOptions::default(), &()).unwrap();
+
+    let options_of = |base: Box<dyn Folder>| ExportOptions::default().folder("lora").base(Some(base));
+    let of_file = export::folder(dir.path().join("model.gguf"), &ExportOptions::default()).unwrap();
+    for (i, base) in [of_file, Box::new(tiny.clone())].into_iter().enumerate() {
+        let out = dir.path().join(format!("out{i}/lora"));
+        let export = export::plan(&file, &options_of(base)).unwrap();
+        assert_eq!((export.class.as_str(), export.warnings.as_slice()), ("LoRA", &[][..]));
+        export.run(&out, &RunOptions::default(), &()).unwrap();
+        let settings: serde_json::Value =
+            serde_json::from_slice(&fs::read(out.join("adapter_config.json")).unwrap()).unwrap();
+        let found = ["peft_type", "r", "lora_alpha", "target_modules", "fan_in_fan_out"].map(|field| &settings[field]);
+        let expected = [
+            json!("LORA"),
+            json!(4),
+            json!(12.0),
+            json!(["model.layers.0.mlp.up_proj", "model.layers.0.self_attn.q_proj"]),
+            json!(false),
+        ];
+        assert_eq!(found, expected.each_ref(), "{settings}");
+        convert(&out, &again, &options(), &RunOptions::default().force(true), &()).unwrap();
+        assert!(fs::read(&again).unwrap() == fs::read(&file).unwrap(), "{i}");
+    }
+
+    let problem = |file: &Path, options: ExportOptions| match export::plan(file, &options).unwrap_err() {
+        Error::Export { problem, .. } => *problem,
+        other => panic!("{other}"),
+    };
+    assert_eq!(problem(&file, ExportOptions::default()), ExportProblem::NoBase);
+    let base = || options_of(Box::new(tiny.clone()));
+    assert_eq!(problem(&dir.path().join("model.gguf"), base()), ExportProblem::NotAnAdapter);
+    let empty = || options_of(Box::new(MemoryFolder::new("empty")));
+    assert!(matches!(problem(&file, empty()), ExportProblem::Base { .. }));
+    let mut head = Head::from_gguf(&Gguf::parse(fs::read(&file).unwrap()).unwrap());
+    head.tensors[0].name = "blk.7.ffn_up.weight.lora_a".into();
+    let data = head.tensors.iter().map(|tensor| vec![0u8; tensor.n_bytes().unwrap() as usize]);
+    fs::write(&again, gguf_io::Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    let tensor = "blk.7.ffn_up.weight.lora_a".to_owned();
+    assert_eq!(problem(&again, base()), ExportProblem::NotInBase { tensor });
 }

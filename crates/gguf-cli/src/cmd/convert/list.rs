@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use gguf_format::sort::CompactSort as _;
-use gguf_model::arch::UNSUPPORTED_ENCODERS;
+use gguf_model::arch::{TOWERS, UNSUPPORTED_ENCODERS};
 use gguf_model::image::IMAGE_MODELS;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,10 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
         if all {
             let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
             let encoders = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
+            let exports = exports().into_iter().map(|(name, architecture, obstacle)| {
+                json!({ "class": name, "architecture": architecture, "obstacle": obstacle })
+            });
+            listed.insert("exports".to_owned(), exports.collect());
             listed.insert("unsupported".to_owned(), unsupported().map(class).collect());
             listed.insert("unsupported_encoders".to_owned(), encoders);
         }
@@ -88,20 +92,26 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// Prints whether `gguf export` restores the checkpoints of each class, or why not.
-fn print_exports(ui: &mut Ui) -> Result<(), Failure> {
-    let mut classes: Vec<(&str, &str, &str)> = Vec::new();
-    for (architecture, checkpoint) in gguf_hf::arch::supported() {
-        let why = gguf_hf::export::obstacle(architecture, checkpoint).unwrap_or("yes");
+/// The classes, the architectures that they are converted to, and why their checkpoints do not come back from an export, if they do not.
+fn exports() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+    let towers = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
+    let mut classes: Vec<(&str, &str, Option<&str>)> = Vec::new();
+    for (architecture, checkpoint) in gguf_hf::arch::supported().chain(towers) {
+        let why = gguf_hf::export::obstacle(architecture, checkpoint);
         let name = checkpoint.architecture(architecture);
         classes.extend(checkpoint.classes.iter().map(|class| (*class, name, why)));
     }
     classes.compact_sort_by(Ord::cmp);
     classes.dedup_by_key(|(class, name, _)| (*class, *name));
+    classes
+}
+
+/// Prints whether `gguf export` restores the checkpoints of each class, or why not.
+fn print_exports(ui: &mut Ui) -> Result<(), Failure> {
     let columns = [Column::name("CLASS").styled(Style::Cyan), Column::left("ARCHITECTURE"), Column::text("EXPORT")];
     let mut table = Table::new(columns);
-    for (class, name, why) in classes {
-        table.row([class.to_owned(), name.to_owned(), why.to_owned()]);
+    for (class, name, why) in exports() {
+        table.row([class.to_owned(), name.to_owned(), why.unwrap_or("yes").to_owned()]);
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;
