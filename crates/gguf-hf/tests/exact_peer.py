@@ -8,8 +8,11 @@ Rows of queries and keys are permuted in the file as llama.cpp's converter does 
 import ctypes, os, sys
 import numpy as np
 import torch
-from gguf import GGUFReader
 from safetensors.torch import load_file
+
+library, n_heads, n_heads_kv, *exports = sys.argv[1:]
+sys.path.insert(0, os.path.join(os.path.dirname(library), "../llama.cpp/gguf-py"))  # a release may not know all types
+from gguf import GGUFReader
 
 ToFloat = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
@@ -58,7 +61,6 @@ def is_nan(bits, ty):
     return np.isnan(bits.view({"f32": np.float32, "f16": np.float16}[ty]))
 
 
-library, n_heads, n_heads_kv, *exports = sys.argv[1:]
 ggml = ctypes.CDLL(library)
 ggml.ggml_get_type_traits.restype = ctypes.POINTER(Traits)
 for file, ty, folder in zip(exports[0::3], exports[1::3], exports[2::3]):

@@ -235,6 +235,7 @@ impl Solver<'_> {
                 Some((_, inner)) if !inner.names().contains(name) => self.path_of(inner),
                 _ => Some(name.clone()),
             },
+            Formula::Fact(name) => Some(format!("@{name}")),
             Formula::Member(object, name) => Some(format!("{}.{name}", self.path_of(object)?)),
             Formula::Binary(Op::Else, a, _) => self.path_of(a),
             Formula::Present(options) => self.path_of(options.first()?),
