@@ -209,6 +209,8 @@ fn the_default_factor_of_llama_3_depends_on_the_class() {
         let plan = draft(&config(fields), &[], OutType::Auto).unwrap();
         let Op::Computed(factors) = &plan.tensors[0].op else { panic!("{:?}", plan.tensors[0]) };
         assert_eq!(factors.last(), Some(&expected), "{class}");
+        let n_mtp = plan.parameters.iter().find(|(key, _)| key == "exaone-moe.nextn_predict_layers");
+        assert_eq!(n_mtp.map(|(_, n)| n.clone()), kind.is_empty().then(|| Value::from(0u32)), "{class}");
     }
 }
 

@@ -25,10 +25,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
         names: TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
-        keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
+        keys: &[MTP_COUNT, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
         computed: &[Computed::Llama3FreqsBy(16)],
         ..Checkpoint::TEXT
     }],
+};
+
+/// The blocks after the model's own count as blocks; without the field there are none.
+const MTP_COUNT: &[Key] = keys! {
+    let num_nextn_predict_layers = "num_nextn_predict_layers|0";
+    let block_count = "num_hidden_layers + num_nextn_predict_layers";
 };
 
 const KEYS: &[Key] = keys! {
@@ -38,7 +44,7 @@ const KEYS: &[Key] = keys! {
     "expert_weights_scale" F32 = "routed_scaling_factor";
     "expert_weights_norm" Bool = "norm_topk_prob";
     "leading_dense_block_count" U32 = "first_k_dense_replace|first_last_k_dense_replace|0";
-    "nextn_predict_layers" U32 = "num_nextn_predict_layers|0";
+    "nextn_predict_layers" U32 = "num_nextn_predict_layers";
 };
 
 const BIAS: &[Row] = rows! {
