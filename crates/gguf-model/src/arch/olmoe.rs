@@ -18,6 +18,6 @@ const KEYS: &[Key] = keys! {
 };
 
 const QK_NORMS_OF_ALL: &[Row] = rows! {
-    "attn_q_norm.weight" [Embd] Required Always <- "self_attn.q_norm";
-    "attn_k_norm.weight" [Embd] Required Always <- "self_attn.k_norm";
+    "attn_q_norm.weight" [Q] Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight" [K] Required Always <- "self_attn.k_norm";
 };

@@ -166,22 +166,6 @@ fn attention_has_the_shapes_that_llama_cpp_expects() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn norms_of_all_heads_have_the_shapes_that_llama_cpp_expects() {
-    let mut h = Hparams::default();
-    (h.blocks, h.embd, h.attention_interval) = (Some(1), Some(32), Some(1));
-    (h.heads, h.heads_kv) = (Some(PerBlock::Same(4)), Some(PerBlock::Same(2)));
-    (h.head_k, h.head_v) = (Some(8), Some(8));
-    for (name, expected) in [("olmoe", [32, 32]), ("olmo2", [32, 16])] {
-        let block: Vec<Tensor> = arch::of(name).unwrap().block().collect();
-        let found = ["attn_q_norm.weight", "attn_k_norm.weight"].map(|tensor| {
-            let row = block.iter().find(|t| t.is_named(tensor)).unwrap();
-            row.shape()[0].of(&h, 0)
-        });
-        assert_eq!(found, expected.map(Some), "{name}");
-    }
-}
-
 /// The hyperparameters of a model.
 fn keys_of<'h>(head: &'h Head, name: &str) -> Hparams<'h> {
     Hparams::new(|pattern| head.get(&keys::for_arch(pattern, name)))
