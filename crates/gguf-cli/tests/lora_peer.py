@@ -28,8 +28,8 @@ def main(path, tokens, *adapters):
     params = llama.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 64
     params.n_threads = 1
-    # Half precision in the cache would be the largest error.
-    params.type_k = params.type_v = 0
+    # Half precision in the cache, and in flash attention, would be the largest error.
+    params.type_k = params.type_v = params.flash_attn_type = 0
     context = llama.llama_init_from_model(model, params)
     loaded = [llama.llama_adapter_lora_init(model, adapter.encode()) for adapter in adapters[::2]]
     assert all(loaded), "an adapter is not loaded"
