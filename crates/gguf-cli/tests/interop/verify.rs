@@ -14,6 +14,9 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// The converter of llama.cpp leaves the scales in the blocks of big-endian files little-endian: no reader has the values of the checkpoint.
+const LITTLE_ENDIAN_SCALES: &str = "bigendian-q8_0.gguf";
+
 /// Every file that the reference wrote is made of its checkpoint, to the last bit.
 fn recorded_files_are_made_of_their_checkpoints() {
     let data = peers::data("hf");
@@ -38,7 +41,7 @@ fn recorded_files_are_made_of_their_checkpoints() {
         args.extend(job["forced_pre"].as_str().into_iter().flat_map(|pre| ["--pre".to_owned(), pre.to_owned()]));
         let run = gguf(&args);
         n += 1;
-        if run.code != 0 {
+        if run.code != i32::from(text(&file).ends_with(LITTLE_ENDIAN_SCALES)) {
             wrong.push(format!("{args:?}: exit code {}\n{}{}", run.code, run.out, run.err));
         }
     }
