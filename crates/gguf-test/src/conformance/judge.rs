@@ -456,7 +456,8 @@ impl Walk<'_> {
         }
         let head = self.at;
         let data_at = head.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
-        let report = Report { version: self.version, big: self.big, alignment, head_end: head, data_at, pairs, tensors };
+        let report =
+            Report { version: self.version, big: self.big, alignment, head_end: head, data_at, pairs, tensors };
         self.data(&report);
         Ok(report)
     }
