@@ -118,11 +118,15 @@ pub struct Request {
 /// If the arguments are invalid. clap also returns requests for help as errors.
 pub fn parse() -> Result<Request, clap::Error> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    if args.get(1).is_some_and(|command| command == "estimate") {
-        for arg in &mut args {
-            if let Some((_, long)) = cmd::estimate::SHORT.iter().find(|(short, _)| arg == short) {
-                *arg = long.into();
-            }
+    let short = match args.get(1).and_then(|command| command.to_str()) {
+        Some("estimate") => cmd::estimate::SHORT,
+        #[cfg(feature = "engine")]
+        Some("run") => cmd::run::SHORT,
+        _ => &[],
+    };
+    for arg in &mut args {
+        if let Some((_, long)) = short.iter().find(|(short, _)| arg == short) {
+            *arg = long.into();
         }
     }
     let matches = with_exit_codes(Cli::command()).try_get_matches_from(args).map_err(with_tip)?;

@@ -99,28 +99,45 @@ impl WindowArgs {
     }
 }
 
-/// Checks a model, and loads it. Returns the path of its first file as well.
-///
-/// # Errors
-/// If the model has errors, or the library refuses it.
-pub fn load(engine: &mut Child, path: &Path) -> Result<Loaded, Failure> {
-    if open::is_url(path) {
-        let problem = format!("{}: expected a path, found a URL; libllama reads files of this machine", path.display());
-        return Err(Failure::CouldNotRun(problem));
+/// A model that was checked: libllama does not expect invalid files.
+#[derive(Debug)]
+pub struct Checked {
+    /// The first file, without links.
+    first: PathBuf,
+}
+
+impl Checked {
+    /// Checks a model, before the library is started.
+    ///
+    /// # Errors
+    /// If the model has errors, or is not a file of this machine.
+    pub fn new(path: &Path) -> Result<Checked, Failure> {
+        if open::is_url(path) {
+            let problem = "expected a path, found a URL; libllama reads files of this machine";
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", path.display())));
+        }
+        let check = ggufkit::check(path)?;
+        if let Some((file, finding)) = check.findings().find(|(_, finding)| finding.severity == Severity::Error) {
+            let more = match check.count(Severity::Error) {
+                1 => String::new(),
+                n => format!("; {} errors in all", grouped(n)),
+            };
+            let message = format!("{}: {}{more}", shown_path(file), finding.message);
+            let help = format!("`gguf check {}` describes all problems", shown_path(path));
+            return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
+        }
+        let first = check.files().first().map_or(path, |(path, _)| path);
+        let first = first.canonicalize().map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
+        Ok(Checked { first })
     }
-    let check = ggufkit::check(path)?;
-    if let Some((file, finding)) = check.findings().find(|(_, finding)| finding.severity == Severity::Error) {
-        let more = match check.count(Severity::Error) {
-            1 => String::new(),
-            n => format!("; {} errors in all", grouped(n)),
-        };
-        let message = format!("{}: {}{more}", shown_path(file), finding.message);
-        let help = format!("`gguf check {}` describes all problems", shown_path(path));
-        return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
+
+    /// Loads the model.
+    ///
+    /// # Errors
+    /// If the library refuses it.
+    pub fn load(&self, engine: &mut Child) -> Result<Loaded, Failure> {
+        Ok(engine.load(&self.first)?)
     }
-    let first = check.files().first().map_or(path, |(path, _)| path);
-    let first = first.canonicalize().map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
-    Ok(engine.load(&first)?)
 }
 
 /// The bytes of texts one after the other, without one final line break, as llama.cpp's tools read them.
@@ -147,17 +164,17 @@ pub fn text_of(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// The windows of texts.
+/// The windows of a text.
 ///
 /// # Errors
-/// If a text cannot be read, or they are too short.
+/// If it is too short.
 pub fn windows_of(
     engine: &mut Child,
     loaded: &Loaded,
-    texts: &[PathBuf],
+    text: &[u8],
     options: WindowOptions,
 ) -> Result<Windows, Failure> {
-    let tokens = engine.tokenize(&text_of(texts)?, Specials { add: true, parse: false })?;
+    let tokens = engine.tokenize(text, Specials { add: true, parse: false })?;
     Ok(Windows::new(tokens, loaded, options)?)
 }
 

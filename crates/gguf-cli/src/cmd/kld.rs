@@ -10,7 +10,7 @@ use gguf_engine::{
 use gguf_pipeline::Progress as _;
 use serde_json::{Map, Value, json};
 
-use super::evaluation::{Library, WindowArgs, estimate_json, library_json, library_text, load, windows_of};
+use super::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, library_text, text_of, windows_of};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path};
@@ -32,7 +32,7 @@ Examples:
   gguf kld model-BF16.gguf model-Q3_K_M.gguf model-Q4_K_M.gguf text.txt --chunks 40
   gguf kld --base base.kld model-Q4_K_M.gguf
   gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt --max-kld 0.05
-  gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt --json > kld.json    for gguf card --kld")]
+  gguf kld model-BF16.gguf model-Q4_K_M.gguf text.txt --json | jq '.models[0].kld.mean'")]
 pub struct Args {
     /// The original model, the models to compare, and the text; with --base, only the models to compare
     #[arg(required = true, value_name = "FILE")]
@@ -103,11 +103,16 @@ impl Args {
     }
 
     /// Loads the models to compare.
-    fn loaded<'a>(&self, models: &'a [PathBuf], n_vocab: usize) -> Result<Vec<Compared<'a>>, Failure> {
+    fn loaded<'a>(
+        &self,
+        models: &'a [PathBuf],
+        checked: &[Checked],
+        n_vocab: usize,
+    ) -> Result<Vec<Compared<'a>>, Failure> {
         let mut compared = Vec::new();
-        for path in models {
+        for (path, checked) in models.iter().zip(checked) {
             let mut engine = self.library.start()?;
-            let loaded = load(&mut engine, path)?;
+            let loaded = checked.load(&mut engine)?;
             if loaded.n_vocab != n_vocab {
                 let message = format!(
                     "{}: a vocabulary of {} tokens; expected that of the original, {} tokens",
@@ -129,10 +134,13 @@ impl Args {
         models: &'a [PathBuf],
         text: &PathBuf,
     ) -> Result<(Windows, Vec<Compared<'a>>), Failure> {
+        let base = Checked::new(base)?;
+        let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
+        let text = text_of(std::slice::from_ref(text))?;
         let mut original = self.library.start()?;
-        let loaded = load(&mut original, base)?;
-        let windows = windows_of(&mut original, &loaded, std::slice::from_ref(text), self.windows.options())?;
-        let mut compared = self.loaded(models, loaded.n_vocab)?;
+        let loaded = base.load(&mut original)?;
+        let windows = windows_of(&mut original, &loaded, &text, self.windows.options())?;
+        let mut compared = self.loaded(models, &checked, loaded.n_vocab)?;
         let context = windows.context(Observe::Nothing);
         original.prepare(&context)?;
         compared.iter_mut().try_for_each(|c| c.engine.prepare(&context))?;
@@ -170,7 +178,8 @@ impl Args {
         let file = gguf_io::open_regular(base)?;
         let bytes = file.metadata().map_or(0, |data| data.len());
         let mut file = BaseFile::new(file, bytes).map_err(about)?;
-        let mut compared = self.loaded(models, file.n_vocab())?;
+        let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut compared = self.loaded(models, &checked, file.n_vocab())?;
         let loaded = compared.first().map(|c| c.loaded.clone()).unwrap_or_default();
         let windows = file.windows(&loaded, self.windows.options()).map_err(about)?;
         compared.iter_mut().try_for_each(|c| c.engine.prepare(&windows.context(Observe::Nothing)))?;

@@ -9,7 +9,7 @@ use gguf_io::Output;
 use gguf_pipeline::Progress as _;
 use serde_json::json;
 
-use super::evaluation::{Library, WindowArgs, estimate_json, library_json, library_text, load, windows_of};
+use super::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, library_text, text_of, windows_of};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Style, Ui, grouped, shown_path};
@@ -63,9 +63,11 @@ impl Args {
         }
         // Signals are noticed from now on.
         let watch = Watch::new(self.quiet);
+        let checked = Checked::new(&self.model)?;
+        let text = text_of(std::slice::from_ref(&self.text))?;
         let mut engine = self.library.start()?;
-        let loaded = load(&mut engine, &self.model)?;
-        let windows = windows_of(&mut engine, &loaded, std::slice::from_ref(&self.text), self.windows.options())?;
+        let loaded = checked.load(&mut engine)?;
+        let windows = windows_of(&mut engine, &loaded, &text, self.windows.options())?;
         let n = windows.len();
         let progress = |done: usize, so_far: &Perplexity| {
             watch.step(done, n, &format!("windows, perplexity {:.4}", so_far.value()));

@@ -8,7 +8,7 @@ use gguf_format::keys;
 use gguf_pipeline::Progress as _;
 use serde_json::json;
 
-use super::evaluation::{Library, Threads, library_json, load};
+use super::evaluation::{Checked, Library, Threads, library_json};
 use super::get::chat;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
@@ -35,8 +35,8 @@ pub struct Args {
     /// The prompt
     prompt: String,
 
-    /// Maximum number of tokens to generate
-    #[arg(short = 'n', long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Maximum number of tokens to generate; -n N, as in llama.cpp's tools, is accepted, too
+    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     tokens: u32,
 
     /// Use the prompt as it is, without the chat template
@@ -62,6 +62,9 @@ pub struct Args {
     json: bool,
 }
 
+/// Short options of llama.cpp's tools, and the options of this command.
+pub const SHORT: &[(&str, &str)] = &[("-n", "--tokens")];
+
 fn temperature(text: &str) -> Result<f32, String> {
     let temperature = text.parse::<f32>().ok().filter(|t| t.is_finite() && *t > 0.0);
     temperature.ok_or_else(|| {
@@ -72,9 +75,10 @@ fn temperature(text: &str) -> Result<f32, String> {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let watch = Watch::new(true);
-        let mut engine = self.library.start()?;
-        load(&mut engine, &self.model)?;
+        let checked = Checked::new(&self.model)?;
         let (prompt, is_chat) = self.prompt()?;
+        let mut engine = self.library.start()?;
+        checked.load(&mut engine)?;
         // A template begins the text itself.
         let tokens = engine.tokenize(prompt.as_bytes(), Specials { add: !is_chat, parse: true })?;
         let choose = match self.temp {

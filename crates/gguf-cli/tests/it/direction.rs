@@ -16,6 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-legacy", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-edit", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-remote", &["gguf-io", "gguf-hf", "gguf-pipeline"]),
+    ("gguf-engine", &["gguf-quantize"]),
     ("ggufkit", LIBRARIES),
     ("gguf-cli", ALL),
     ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
@@ -37,6 +38,7 @@ const ALL: &[&str] = &[
     "gguf-legacy",
     "gguf-edit",
     "gguf-remote",
+    "gguf-engine",
     "ggufkit",
 ];
 

@@ -259,6 +259,12 @@ const LINES: &[(&str, i32)] = &[
     ("repair =@cut.gguf --from @model.gguf --dry-run -q", 1),
     ("estimate =@model.gguf", 0),
     ("estimate =@model.gguf --memory 1KiB -g 2", 1),
+    // A folder without libllama; the interop tests have one.
+    ("engine --llama @other-depth", 2),
+    ("perplexity =@model.gguf @manifest --llama @other-depth", 2),
+    ("kld =@model.gguf @small.gguf @manifest --llama @other-depth", 2),
+    ("run =@model.gguf prompt --llama @other-depth", 2),
+    ("imatrix compute =@model.gguf @manifest -o @computed.gguf --llama @other-depth", 2),
 ];
 
 #[track_caller]
@@ -333,6 +339,12 @@ fn bad_inputs_have_the_same_code_everywhere() {
         "set @other.gguf --chat-template-file @none",
         "repair @cut.gguf --from @none",
         "show @model.gguf @none",
+        "engine --llama @none",
+        "perplexity @model.gguf @none",
+        "kld @model.gguf @small.gguf @none",
+        "kld @small.gguf --base @none",
+        "imatrix compute @model.gguf @none -o @out.gguf",
+        "imatrix compute @model.gguf @manifest -o @out.gguf --continue @none",
     ] {
         let answer = run(&files, &schemas, line, 2);
         let problem = format!("{answer} ").to_lowercase();
@@ -383,7 +395,7 @@ fn no_command_is_left_out() {
     let mut n = 0;
     for name in names.filter_map(|line| line.split_whitespace().next()) {
         let inner: &[&str] = match name {
-            "imatrix" => &[" show", " check", " merge", " convert"],
+            "imatrix" => &[" compute", " show", " check", " merge", " convert"],
             "recipe" => &[" show", " apply"],
             "lora" => &[" merge"],
             "help" | "completions" | "man" => continue,

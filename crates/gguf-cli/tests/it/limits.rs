@@ -191,6 +191,15 @@ fn of_model(file: &str, out: &str) -> Vec<String> {
         format!("verify {file} --against {} -j 2", text(&glossary())),
         format!("lora merge {file} {file} -o {out}-31_ -j 2"),
         format!("lora merge model.gguf {file} -o {out}-32_ -j 2"),
+        // The folder has no libllama: what is checked before it is used.
+        "engine --llama .".to_owned(),
+        format!("perplexity {file} recipe --llama ."),
+        format!("perplexity model.gguf {file} --llama ."),
+        format!("kld {file} model.gguf recipe --llama ."),
+        format!("kld model.gguf --base {file} --llama ."),
+        format!("run {file} prompt --llama ."),
+        format!("imatrix compute {file} recipe -o {out}-33_.gguf --llama ."),
+        format!("imatrix compute model.gguf recipe -o {out}-34_.gguf --continue {file} --llama ."),
     ]
     .into()
 }

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::combine::{format, format_of, old_format};
 use super::number;
-use crate::cmd::evaluation::{Library, WindowArgs, estimate_json, library_json, load, text_of};
+use crate::cmd::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, text_of};
 use crate::cmd::get::chat;
 use crate::cmd::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -135,6 +135,8 @@ impl Args {
             return Err(Failure::exists(&self.output));
         }
         let watch = Watch::new(self.quiet);
+        let checked = Checked::new(&self.model)?;
+        let text = self.text()?;
         let mut merge = Merge::new(self.windows.ctx)?;
         for path in &self.r#continue {
             merge.add(&open::matrix(path)?)?;
@@ -144,8 +146,7 @@ impl Args {
         datasets.extend(self.texts.iter().map(|text| file_name(text)));
 
         let mut engine = self.library.start()?;
-        let loaded = load(&mut engine, &self.model)?;
-        let text = self.text()?;
+        let loaded = checked.load(&mut engine)?;
         let specials = Specials { add: !self.chat, parse: self.chat || self.parse_special };
         let tokens = engine.tokenize(&text, specials)?;
         let mut options = self.windows.options();
