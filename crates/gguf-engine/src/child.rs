@@ -72,7 +72,14 @@ impl Child {
             log,
             reader: Some(reader),
         };
-        let mut first = child.receive()?;
+        let mut first = child.receive().map_err(|e| match e.kind() {
+            ErrorKind::Died => {
+                let place = folder.map_or_else(|| find::FILE.to_owned(), |folder| folder.display().to_string());
+                let message = format!("{place}: the library cannot be opened and may be truncated: {}", e.message());
+                Error::new(ErrorKind::Library, message).with_log(e.log().to_vec())
+            }
+            _ => e,
+        })?;
         child.about = About {
             name: first.text()?,
             version: (first.number()? != 0).then_some(first.text()?),

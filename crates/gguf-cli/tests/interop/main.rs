@@ -5,6 +5,7 @@ mod check;
 mod conformance;
 mod convert;
 mod estimate;
+mod evaluate;
 mod fuzz;
 mod image;
 mod imatrix;
@@ -13,4 +14,6 @@ mod quantize;
 mod variants;
 mod verify;
 
-gguf_test::main!(chat, check, conformance, convert, estimate, fuzz, image, imatrix, lora, quantize, variants, verify);
+gguf_test::main!(
+    chat, check, conformance, convert, estimate, evaluate, fuzz, image, imatrix, lora, quantize, variants, verify
+);
