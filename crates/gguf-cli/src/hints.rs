@@ -221,7 +221,7 @@ pub fn for_reading(e: &gguf_io::Error) -> Option<String> {
                 format!("`gguf imatrix show {shown}` shows it, and `gguf quantize` takes it with --imatrix")
             }
             Problem::NotGguf(FileKind::Modelfile) => base_of_modelfile(path)?,
-            Problem::NotGguf(_) => format!("it is {}", legacy(path)?),
+            Problem::NotGguf(_) => legacy(path)?.remedy,
             _ => return None,
         },
         gguf_io::Error::Io { path, source, .. } if is_stdin(path) && source.kind() == io::ErrorKind::NotFound => {
@@ -295,14 +295,23 @@ pub fn wrong_kind(path: &Path) -> Option<String> {
     (is_told && (open::is_url(path) || path.is_file())).then(|| format!("the file is {kind}: {}", kind.hint()))
 }
 
-/// A description of a legacy file, with the command that converts it to GGUF; `None` for other files.
-pub fn legacy(path: &Path) -> Option<String> {
+/// A legacy file.
+pub struct Legacy {
+    /// What it is.
+    pub what: String,
+    /// The command that converts it to GGUF.
+    pub remedy: String,
+}
+
+/// A description of a legacy file; `None` for other files.
+pub fn legacy(path: &Path) -> Option<Legacy> {
     let found = gguf_legacy::recognise_source(&open::any(path).ok()?).ok()??;
     let path = shown_path(path);
-    Some(match found.problem {
-        None => format!("{found}; `gguf migrate {path}` converts it to GGUF"),
-        Some(_) => format!("{found}; fetch it again and run `gguf migrate {path}`"),
-    })
+    let remedy = match found.problem {
+        None => format!("convert it with `gguf migrate {path}`"),
+        Some(_) => format!("fetch it again and run `gguf migrate {path}`"),
+    };
+    Some(Legacy { what: found.to_string(), remedy })
 }
 
 /// The hint for a migration error.

@@ -21,11 +21,19 @@ impl From<gguf_io::Error> for Failure {
                 path: Some(e.path().to_owned()),
                 offset: offset(&e),
                 tensors: Vec::new(),
-                message: e.to_string(),
+                message: not_gguf(&e).unwrap_or_else(|| e.to_string()),
                 help: hints::for_reading(&e),
             })),
         }
     }
+}
+
+/// The message for a legacy model in place of GGUF.
+fn not_gguf(e: &gguf_io::Error) -> Option<String> {
+    let gguf_io::Error::Head { path, source } = e else { return None };
+    let is_other = matches!(source.problem, Problem::NotGguf(_));
+    let found = is_other.then(|| hints::legacy(path)).flatten()?;
+    Some(format!("{}: {}, not GGUF", path.display(), found.what))
 }
 
 /// The kind of a failure to read a file. The names are stable.

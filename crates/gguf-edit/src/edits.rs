@@ -1,6 +1,5 @@
 //! Edits of the keys and tensor names of a head, and the resulting changes.
 
-use gguf_format::sort::CompactSort as _;
 use gguf_format::{Array, ArrayRef, Head, Kv, MAX_KEY, Str, Value, ValueRef};
 
 use crate::EditError;
@@ -262,8 +261,8 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
                 return Err(EditError::Taken { name: to.clone() });
             }
             let Some(tensor) = head.tensors.iter_mut().find(|tensor| tensor.name == from.as_bytes()) else {
-                let names = head.tensors.iter().map(|tensor| tensor.name.as_slice());
-                return Err(EditError::NoTensor { name: from.clone(), nearest: nearest(from, names) });
+                let names = head.tensors.iter().map(|tensor| Str(&tensor.name));
+                return Err(EditError::NoTensor { name: from.clone(), nearest: gguf_io::nearest(from, names) });
             };
             tensor.name = to.clone().into_bytes();
             Ok(vec![Change::RenamedTensor { from: from.clone(), to: to.clone() }])
@@ -308,21 +307,8 @@ fn check_key(key: &str) -> Result<(), EditError> {
 }
 
 fn no_key(head: &Head, key: &str) -> EditError {
-    EditError::NoKey { key: key.to_owned(), nearest: nearest(key, head.kvs.iter().map(|kv: &Kv| kv.key.as_slice())) }
-}
-
-/// The maximum number of names to compare.
-const LOOKED_AT: usize = 10_000;
-
-/// The most similar names, at most three; those that end in the given name are the nearest.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
-    let suffix = format!(".{name}");
-    let texts = names.take(LOOKED_AT).filter_map(|n| std::str::from_utf8(n).ok()).filter(|n| n.len() <= 256);
-    let mut near: Vec<(f64, &str)> = texts
-        .map(|n| (if n.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(name, n) }, n))
-        .filter(|(score, _)| *score > 0.8)
-        .collect();
-    near.compact_sort_by(|a, b| b.0.total_cmp(&a.0));
-    let best = near.first().map_or(0.0, |(score, _)| *score);
-    near.iter().filter(|(score, _)| *score > best - 0.05).take(3).map(|(_, name)| (*name).to_owned()).collect()
+    EditError::NoKey {
+        key: key.to_owned(),
+        nearest: gguf_io::nearest(key, head.kvs.iter().map(|kv: &Kv| Str(&kv.key))),
+    }
 }

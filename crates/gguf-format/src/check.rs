@@ -267,6 +267,11 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// A number with a noun and, in some sentences, a verb: `1 byte follows`, `2 bytes follow`.
+pub(crate) fn counted(n: u64, noun: &str, one: &'static str, many: &'static str) -> String {
+    if n == 1 { format!("1 {noun}{one}") } else { format!("{n} {noun}s{many}") }
+}
+
 /// A problem found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -131,10 +131,8 @@ impl FileKind {
             }
             FileKind::Modelfile => "use the model named in its FROM line",
             FileKind::OldMatrix => "this is an importance matrix, not a model",
-            FileKind::Ggml | FileKind::Ggmf | FileKind::Ggjt | FileKind::Ggcc => {
-                "models from before August 2023 must be migrated to GGUF"
-            }
-            FileKind::Ggla => "a LoRA adapter of 2023 must be migrated to GGUF",
+            FileKind::Ggml | FileKind::Ggmf | FileKind::Ggjt | FileKind::Ggcc => "migrate it to GGUF",
+            FileKind::Ggla => "migrate it to GGUF",
             FileKind::Ggsn => "this is saved state of a chat, not a model",
             FileKind::Unknown => "a GGUF file starts with the bytes 47 47 55 46",
         }

@@ -325,8 +325,8 @@ mod decode {
     }
 }
 
-/// The names that are similar to `name`, safe to print: at most three, the nearest first. Names that only lack their end after a dot, such as
-/// `.weight`, are nearest.
+/// The names that are similar to `name`, safe to print: at most three, the nearest first. A name of which only the start or the end is given
+/// is the nearest; otherwise, one letter in five may be inserted, removed, changed or swapped, and three in total.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
     /// Maximum number of tensors and name length to compare: a head can have millions of them.
     const LOOKED_AT: usize = 20_000;
@@ -334,18 +334,22 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<Stri
     if name.len() > LONGEST {
         return Vec::new();
     }
-    // Up to a third of the name may differ.
-    let most = (name.len() / 3).max(1);
+    let most = (name.len() / 5).max(usize::from(name.len() > 2)).min(3);
+    let is_part = |other: &str| {
+        let rest = other.strip_prefix(name).or_else(|| other.strip_suffix(name).filter(|rest| rest.ends_with('.')));
+        rest.is_some_and(|rest| rest.starts_with(['.', '_']) || rest.ends_with('.'))
+    };
     let mut near: Vec<(usize, &str)> = names
         .take(LOOKED_AT)
         .filter_map(|other| other.to_str().ok().filter(|other| other.len() <= LONGEST))
-        .map(|other| {
-            let is_start = other.strip_prefix(name).is_some_and(|end| end.starts_with('.'));
-            (if is_start { 0 } else { strsim::osa_distance(name, other) }, other)
-        })
+        .map(|other| (if is_part(other) { 0 } else { strsim::osa_distance(name, other) }, other))
         .filter(|(distance, _)| *distance <= most)
         .collect();
     // A stable sort: equal distances keep the file's order.
     near.compact_sort_by_key(|(distance, _)| *distance);
+    // What begins many names is close to none of them.
+    if near.get(3).is_some_and(|(distance, _)| *distance == 0) {
+        return Vec::new();
+    }
     near.iter().take(3).map(|(_, other)| Str(other.as_bytes()).to_string()).collect()
 }

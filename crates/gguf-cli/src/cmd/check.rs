@@ -79,9 +79,9 @@ impl Args {
                     if !self.shown.quiet
                         && self.at == 0
                         && sections.iter().any(is_other)
-                        && let Some(hint) = hints::legacy(path)
+                        && let Some(found) = hints::legacy(path)
                     {
-                        ui.note(&format!("{}: {hint}", shown_path(path)));
+                        ui.note(&format!("{}: {}; {}", shown_path(path), found.what, found.remedy));
                     }
                     let found_verdict = findings::verdict(&sections, self.shown.strict);
                     verdict = verdict.max(found_verdict);

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use gguf_format::sort::CompactSort as _;
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -18,9 +17,6 @@ use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
 pub mod chat;
-
-/// Maximum number of keys searched for a similar name.
-const LOOKED_AT: usize = 10_000;
 
 /// Number of indented JSON levels: each key has its own line.
 const LEVELS: usize = 2;
@@ -259,18 +255,7 @@ fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     if is_pattern(key) {
         return bad(path, &format!("no key matches {key}; `gguf show --kv` lists all keys"));
     }
-    let suffix = format!(".{key}");
-    let mut near: Vec<(f64, &str)> = gguf
-        .kvs()
-        .take(LOOKED_AT)
-        .filter_map(|kv| kv.key.to_str().ok().filter(|k| k.len() <= 256))
-        .map(|k| (if k.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(key, k) }, k))
-        .filter(|(score, _)| *score > 0.8)
-        .collect();
-    near.compact_sort_by(|a, b| b.0.total_cmp(&a.0));
-    let best = near.first().map_or(0.0, |(score, _)| *score);
-    near.retain(|(score, _)| *score > best - 0.05);
-    let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();
+    let near = gguf_io::nearest(key, gguf.kvs().map(|kv| kv.key));
     let shard = gguf.get_as::<u64>(keys::SPLIT_NO).unwrap_or(0);
     let hint = match (near.is_empty(), shard) {
         (_, 1..) => format!("; this is shard {} of a split model, whose metadata is in the first shard", shard + 1),

@@ -81,7 +81,7 @@ impl Args {
         }
         let diagnosis = Diagnosis::of(&self.file)?;
         if let Some(found) = hints::legacy(&self.file).filter(|_| !diagnosis.has_head()) {
-            let message = format!("{}: nothing to repair: {found}", self.file.display());
+            let message = format!("{}: nothing to repair: {}; {}", self.file.display(), found.what, found.remedy);
             return Err(Failure::of_file(Verdict::Bad, "legacy", &self.file, message));
         }
         let mut report = Report::new();

@@ -363,6 +363,11 @@ fn types(s: &Summary) -> Option<Table> {
     Some(table)
 }
 
+/// The name of the mixture, or of the file type.
+fn mixture(s: &Summary) -> Option<String> {
+    s.mixture.clone().or(s.file_type.map(|ty| ty.to_string()))
+}
+
 /// The lines of the summary. Unknown values are omitted.
 fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
@@ -379,8 +384,10 @@ fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
     let label = s.size_label.as_ref().map(|label| format!("labelled {label}"));
     let parameters = (s.n_params > 0).then(|| format!("{} ({})", count(s.n_params), grouped(s.n_params)));
     add("Parameters", parts(&[parameters, label]));
-    let file_type = s.mixture.clone().or(s.file_type.map(|t| t.to_string()));
-    add("Weights", parts(&[file_type, s.bits_per_weight().map(|b| format!("{} bits per weight", bits_per_weight(b)))]));
+    add(
+        "Weights",
+        parts(&[mixture(s), s.bits_per_weight().map(|b| format!("{} bits per weight", bits_per_weight(b)))]),
+    );
     let bytes = shards.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add);
     let in_shards = match (s.n_shards as u64, s.n_shards_expected.unwrap_or(1)) {
         (1, 0 | 1) => None,

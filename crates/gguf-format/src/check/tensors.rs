@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::check::head::c_str;
 use crate::check::rules::*;
-use crate::check::{At, Place, Report, repeats};
+use crate::check::{At, Place, Report, counted, repeats};
 use crate::cursor::Cursor;
 use crate::file::Gguf;
 use crate::header::Version;
@@ -163,10 +163,10 @@ impl<'g> Extents<'g> {
                 &FILE_TRUNCATED,
                 At::Offset(self.file_bytes),
                 format_args!(
-                    "the file lacks {}{} of {need} bytes; {hit} of {} tensors are affected",
+                    "the file lacks {}{} of {need} bytes; {hit} of {} affected",
                     if whole { "" } else { "at least " },
                     need - self.file_bytes,
-                    self.gguf.n_tensors()
+                    counted(self.gguf.n_tensors(), "tensor", " is", if hit == 1 { " is" } else { " are" })
                 ),
             );
         }
@@ -223,7 +223,11 @@ impl<'g> Extents<'g> {
             let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
             if start > packed {
                 let gap = start - packed;
-                report.add(&DATA_GAP, self.tensor(info), format_args!("{gap} bytes before it belong to no tensor"));
+                report.add(
+                    &DATA_GAP,
+                    self.tensor(info),
+                    format_args!("{} to no tensor", counted(gap, "byte", " before it belongs", " before it belong")),
+                );
             }
             end_before = end_before.max(end);
         }
@@ -246,10 +250,18 @@ impl<'g> Extents<'g> {
         let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
         if self.file_bytes > packed {
             let extra = self.file_bytes - packed;
-            report.add(&FILE_TRAILING, At::Offset(packed), format_args!("{extra} bytes follow the last tensor"));
+            report.add(
+                &FILE_TRAILING,
+                At::Offset(packed),
+                format_args!("{} the last tensor", counted(extra, "byte", " follows", " follow")),
+            );
         } else if self.file_bytes < packed && self.gguf.n_tensors() > 0 {
             let missing = packed - self.file_bytes;
-            report.add(&FILE_TAIL, At::Offset(self.file_bytes), format_args!("{missing} bytes of padding are missing"));
+            report.add(
+                &FILE_TAIL,
+                At::Offset(self.file_bytes),
+                format_args!("{} missing", counted(missing, "byte", " of padding is", " of padding are")),
+            );
         }
     }
 

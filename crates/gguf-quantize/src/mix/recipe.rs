@@ -100,6 +100,17 @@ impl Recipe {
         Some((name, Recipe::parse(&format!("{base} {LARGER_RULE}")).ok()?))
     }
 
+    /// The error for a name that is neither a file type nor in [`LARGER`]: similar names of both, or all of them.
+    ///
+    /// ```
+    /// use gguf_quantize::mix::recipe::Recipe;
+    ///
+    /// assert_eq!(Recipe::unknown("Q4KL").to_string(), "unknown file type `Q4KL`; did you mean Q4_K_L?");
+    /// ```
+    pub fn unknown(name: &str) -> UnknownName {
+        UnknownName::new("file type", name, Target::names().chain(LARGER.iter().map(|(name, _)| *name)))
+    }
+
     /// Whether its rules, if any, take effect with that file type.
     pub fn goes_with(&self, file_type: FileType) -> bool {
         self.rules.is_empty() || takes_rules(file_type)

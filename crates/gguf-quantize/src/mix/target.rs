@@ -103,7 +103,7 @@ pub struct UnknownName {
 const SHOWN: usize = 64;
 
 impl UnknownName {
-    fn new(what: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> UnknownName {
+    pub(super) fn new(what: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> UnknownName {
         let name: String = name.chars().take(SHOWN).collect();
         let (all, asked) = (names.collect::<Vec<_>>(), letters(&name));
         let how_far = |other: &str| {

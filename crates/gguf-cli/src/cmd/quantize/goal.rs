@@ -58,7 +58,7 @@ impl Goal {
             let target = recipe.file_type.map_or(Target::Copy, Target::FileType);
             return Ok(Goal { target, recipe: Some(Named { name: name.to_owned(), rules: recipe.rules, file: None }) });
         }
-        Ok(Target::parse(text).map_err(|e| Failure::CouldNotRun(e.to_string()))?.into())
+        Ok(Target::parse(text).map_err(|_| Failure::CouldNotRun(Recipe::unknown(text).to_string()))?.into())
     }
 
     /// As [`parse`](Goal::parse), for the parser of the command line.

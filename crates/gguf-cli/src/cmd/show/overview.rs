@@ -77,13 +77,12 @@ fn row(path: &Path, shards: &[ModelFile]) -> [String; 7] {
     let known = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
     // For files other than models, print the kind.
     let kind = s.kind.clone().filter(|kind| kind != "model");
-    let file_type = s.mixture.clone().or(s.file_type.map(|ty| ty.to_string()));
     let bytes = shards.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add);
     [
         shown_path(path),
         known(s.architecture.clone()),
         known((s.n_params > 0).then(|| count(s.n_params))),
-        known(kind.or(file_type)),
+        known(kind.or_else(|| super::mixture(&s))),
         known(s.bits_per_weight().map(bits_per_weight)),
         size(bytes),
         known(s.context_length.map(grouped)),
