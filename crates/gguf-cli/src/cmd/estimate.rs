@@ -158,7 +158,7 @@ impl Args {
         };
         let is_tower = estimate.architecture == "clip";
         if is_tower {
-            ui.field("  Positions", Style::Cyan, &format!(" {}", grouped(estimate.n_ctx)))?;
+            ui.field("  Positions ", Style::Cyan, &grouped(estimate.n_ctx))?;
         } else {
             let text = format!("{} tokens{trained}, {} at a time", grouped(estimate.n_ctx), grouped(setup.n_ubatch));
             ui.field("  Context  ", Style::Cyan, &text)?;
