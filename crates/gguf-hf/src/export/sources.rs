@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use gguf_format::{GgmlType, Gguf};
 use gguf_model::Hparams;
-use gguf_model::arch::{RowOp, Stack, Tensor};
+use gguf_model::arch::{RowOp, Stack, Tensor, TensorNames};
 
 use super::config::Candidate;
 use super::problem::ExportProblem;
+use crate::arch::names::matches;
 use crate::arch::rows::{KEPT, Template, operands};
 use crate::arch::slot::length;
 use crate::facts::Fact;
@@ -268,7 +269,9 @@ impl Naming<'_> {
             own.push_str(&format!("{number}{after}"));
         }
         let is_bare = BARE.iter().any(|bare| own == *bare || own.ends_with(&format!(".{bare}")));
-        let suffix = match (tensor.is_bias, tensor.row.own_name().ends_with(".weight") && !is_bare) {
+        // Several tensors may be parts of one, as `v.patch_embd.weight.1` is.
+        let of_weight = tensor.row.own_name().ends_with(".weight") || tensor.row.own_name().contains(".weight.");
+        let suffix = match (tensor.is_bias, of_weight && !is_bare) {
             (true, _) => ".bias",
             (false, true) => ".weight",
             (false, false) => "",
@@ -284,7 +287,10 @@ impl Naming<'_> {
     /// The root and the prefix of the block.
     fn prefix(&self, layers: &[&str], block: Option<u64>, own: &str) -> String {
         const WITHOUT_ROOT: &[&str] = &["lm_head", "score", "classifier", "cls.", "embed_out", "head"];
-        let root = self.candidate.checkpoint.names.roots.first().copied().unwrap_or_default();
+        let TensorNames { roots, takes, .. } = self.candidate.checkpoint.names;
+        // Encoders are known by their names.
+        let is_taken = |root: &&&str| takes.iter().any(|pattern| matches(pattern, &format!("{root}{own}")));
+        let root = roots.iter().find(is_taken).or(roots.first()).copied().unwrap_or_default();
         match block {
             None if WITHOUT_ROOT.iter().any(|name| own == *name || own.starts_with(&format!("{name}."))) => {
                 String::new()
