@@ -8,12 +8,13 @@ use gguf_format::GgmlType;
 use gguf_io::IntoModel;
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use gguf_quants::codec::codec;
+use gguf_quants::statistics::{Spread, Sums};
 
 use crate::error::Error;
-use crate::pieces::{pieces, resize};
+use crate::pieces::{pieces as pieces_of, resize};
 use crate::rewrite::no_tensor;
 
-/// Approximate number of bytes to decode at a time.
+/// Approximate number of bytes whose sums are computed at once.
 const PIECE: u64 = 256 << 10;
 
 /// Statistics of the values of a tensor. Infinite and NaN values are counted, and otherwise excluded.
@@ -42,8 +43,37 @@ pub struct Stats {
     pub stddev: Option<f64>,
     /// The root mean square.
     pub rms: Option<f64>,
+    /// Number of finite values with a magnitude above six times the root mean square.
+    pub outliers: u64,
     /// Number of values in each of several equal intervals from `min` to `max`; the largest value is in the last one.
     pub histogram: Vec<u64>,
+}
+
+impl Stats {
+    /// The statistics of a tensor, from the sums and the spread of its [`pieces`] in order.
+    pub fn new(ty: GgmlType, shape: Vec<u64>, sums: &Sums, spread: Spread) -> Stats {
+        let stddev = (sums.n_finite() > 0).then(|| (spread.squares / sums.n_finite() as f64).sqrt());
+        Stats {
+            ty,
+            shape,
+            n: sums.n,
+            nan: sums.nan,
+            infinite: sums.infinite,
+            zeros: sums.zeros,
+            min: sums.min,
+            max: sums.max,
+            mean: sums.mean(),
+            stddev,
+            rms: sums.rms(),
+            outliers: spread.outliers,
+            histogram: if sums.n_finite() > 0 { spread.bins } else { Vec::new() },
+        }
+    }
+}
+
+/// Offsets and lengths, in bytes, of the pieces of a tensor whose sums are added up.
+pub fn pieces(ty: GgmlType, bytes: u64) -> impl Iterator<Item = (u64, u64)> + Clone {
+    pieces_of(ty, bytes, PIECE)
 }
 
 /// Computes statistics of a tensor of a model, in two passes. The result does not depend on the number of threads.
@@ -85,33 +115,11 @@ pub fn stats(
     let values = Values { source: &source, index, ty: info.ty, bytes, shown: &shown, threads, progress };
     let parts = values.each(Sums::of)?;
     let sums = parts.into_values().fold(Sums::default(), Sums::and);
-    let n_finite = sums.n - sums.nan - sums.infinite;
-    let over = |sum: f64| (n_finite > 0).then(|| sum / n_finite as f64);
-    let (min, max) = (sums.min, sums.max);
-    let mean = over(sums.sum);
     // The second pass uses the mean: a difference of large squares would lose all digits.
-    let spread = match (min, max, mean) {
-        (Some(min), Some(max), Some(mean)) => {
-            let parts = values.each(|v| Spread::of(v, mean, (min, max), n_bins))?;
-            parts.into_values().fold(Spread::new(n_bins), Spread::and)
-        }
-        _ => Spread::new(0),
-    };
+    let parts = values.each(|v| Spread::of(v, &sums, n_bins))?;
+    let spread = parts.values().fold(Spread::new(n_bins), Spread::and);
     progress.event(Event::Finished);
-    Ok(Stats {
-        ty: info.ty,
-        shape: info.dims.collect(),
-        n: sums.n,
-        nan: sums.nan,
-        infinite: sums.infinite,
-        zeros: sums.zeros,
-        min,
-        max,
-        mean,
-        stddev: over(spread.squares).map(f64::sqrt),
-        rms: over(sums.squares).map(f64::sqrt),
-        histogram: spread.bins,
-    })
+    Ok(Stats::new(info.ty, info.dims.collect(), &sums, spread))
 }
 
 /// The values of one tensor.
@@ -129,7 +137,7 @@ impl Values<'_> {
     /// The results for each piece, in order.
     fn each<T: Send>(&self, look: impl Fn(&[f32]) -> T + Sync) -> Result<BTreeMap<u64, T>, Error> {
         let found = Mutex::new(BTreeMap::new());
-        let pieces = pieces(self.ty, self.bytes, PIECE);
+        let pieces = pieces(self.ty, self.bytes);
         let buffers = <(Vec<u8>, Vec<f32>)>::default;
         workers::for_each(self.threads, pieces, self.progress, buffers, |(packed, values), (from, bytes)| {
             let what = || self.shown.to_owned();
@@ -148,92 +156,5 @@ impl Values<'_> {
             Ok::<_, Error>(())
         })?;
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The result of the first pass.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    n: u64,
-    nan: u64,
-    infinite: u64,
-    zeros: u64,
-    min: Option<f32>,
-    max: Option<f32>,
-    sum: f64,
-    squares: f64,
-}
-
-impl Sums {
-    fn of(values: &[f32]) -> Sums {
-        let mut sums = Sums { n: values.len() as u64, ..Sums::default() };
-        let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
-        for &v in values {
-            if !v.is_finite() {
-                sums.nan += u64::from(v.is_nan());
-                sums.infinite += u64::from(v.is_infinite());
-                continue;
-            }
-            sums.zeros += u64::from(v == 0.0);
-            (min, max) = (min.min(v), max.max(v));
-            sums.sum += f64::from(v);
-            sums.squares += f64::from(v) * f64::from(v);
-        }
-        if min <= max {
-            (sums.min, sums.max) = (Some(min), Some(max));
-        }
-        sums
-    }
-
-    fn and(self, other: Sums) -> Sums {
-        let either = |a: Option<f32>, b: Option<f32>, pick: fn(f32, f32) -> f32| match (a, b) {
-            (Some(a), Some(b)) => Some(pick(a, b)),
-            (a, b) => a.or(b),
-        };
-        Sums {
-            n: self.n + other.n,
-            nan: self.nan + other.nan,
-            infinite: self.infinite + other.infinite,
-            zeros: self.zeros + other.zeros,
-            min: either(self.min, other.min, f32::min),
-            max: either(self.max, other.max, f32::max),
-            sum: self.sum + other.sum,
-            squares: self.squares + other.squares,
-        }
-    }
-}
-
-/// The result of the second pass.
-#[derive(Debug, Clone)]
-struct Spread {
-    squares: f64,
-    bins: Vec<u64>,
-}
-
-impl Spread {
-    fn new(n_bins: usize) -> Spread {
-        Spread { squares: 0.0, bins: vec![0; n_bins] }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "bins are limited to the last; conversions of floats saturate")]
-    fn of(values: &[f32], mean: f64, (min, max): (f32, f32), n_bins: usize) -> Spread {
-        let mut spread = Spread::new(n_bins);
-        let (min, width) = (f64::from(min), f64::from(max) - f64::from(min));
-        for &v in values.iter().filter(|v| v.is_finite()) {
-            let v = f64::from(v);
-            spread.squares += (v - mean) * (v - mean);
-            // If the range is empty, all values are equal.
-            let at = if width > 0.0 { ((v - min) / width * n_bins as f64) as usize } else { 0 };
-            if let Some(bin) = spread.bins.get_mut(at.min(n_bins.saturating_sub(1))) {
-                *bin += 1;
-            }
-        }
-        spread
-    }
-
-    fn and(mut self, other: Spread) -> Spread {
-        self.squares += other.squares;
-        self.bins.iter_mut().zip(other.bins).for_each(|(a, b)| *a += b);
-        self
     }
 }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! [`quantize`] and [`dequantize`] convert a tensor in one call. A program with its own threads or memory uses the [`codec`](codec())
-//! of a type with [`Rows`] or blocks and a buffer for the result. [`measure`] computes the errors of decoded values.
+//! of a type with [`Rows`] or blocks and a buffer for the result. [`measure`] computes the errors of decoded values,
+//! [`statistics`] their mean, deviation and histogram.
 //!
 //! On every CPU and with any number of threads, the results are those of `ggml-quants.c` on x86-64.
 //! Every conversion is implemented in plain arithmetic, and with vectors for speed: see [`Isa`].
@@ -100,6 +101,13 @@ mod rows;
     reason = "blocks and vectors have fixed sizes; levels fit the bits that store them"
 )]
 mod search;
+#[allow(clippy::needless_range_loop, reason = "lanes are counted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "lanes have fixed numbers; places are below the number of intervals"
+)]
+pub mod statistics;
 mod whole;
 
 pub use codec::{Codec, CodecError, Matrix, codec, codecs};

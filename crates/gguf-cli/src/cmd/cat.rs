@@ -136,6 +136,7 @@ impl Args {
             ("Deviation", number(stats.stddev)),
             ("RMS", number(stats.rms)),
             ("Zeros", format!("{} ({})", grouped(stats.zeros), percent(stats.zeros, stats.n))),
+            ("Outliers", format!("{} (magnitude above 6 RMS)", grouped(stats.outliers))),
         ];
         if stats.nan + stats.infinite > 0 {
             let not = format!("{} not a number, {} infinite", grouped(stats.nan), grouped(stats.infinite));
@@ -180,6 +181,7 @@ impl Args {
             mean: stats.mean,
             stddev: stats.stddev,
             rms: stats.rms,
+            outliers: stats.outliers,
             histogram: &stats.histogram,
         };
         json::print(ui, 1, &document)
@@ -243,6 +245,8 @@ struct JsonStats<'a> {
     mean: Option<f64>,
     stddev: Option<f64>,
     rms: Option<f64>,
+    /// Number of finite values with a magnitude above six times `rms`.
+    outliers: u64,
     /// Number of values in each of the equal intervals from `min` to `max`.
     histogram: &'a [u64],
 }

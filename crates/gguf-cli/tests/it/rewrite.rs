@@ -152,7 +152,7 @@ fn cat_shows_numbers_and_a_picture() {
     let bar = |n: usize| "█".repeat(n);
     let expected = format!(
         "w\n  Shape       2 x 2\n  Type        f32, 16 B\n  Values      4\n  Range       0 to 4.000\n  Mean        1.500\n  Deviation   1.500\n  \
-         RMS         2.121\n  Zeros       1 (25.0 %)\n\n      0  1  {}\n  1.000  2  {}\n  2.000  0\n  3.000  1  {}\n",
+         RMS         2.121\n  Zeros       1 (25.0 %)\n  Outliers    0 (magnitude above 6 RMS)\n\n      0  1  {}\n  1.000  2  {}\n  2.000  0\n  3.000  1  {}\n",
         bar(25),
         bar(50),
         bar(25)
