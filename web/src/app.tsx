@@ -3,8 +3,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type RepositoryFile, listRepository, parseAddress } from "./address";
 import { Client, prepare } from "./client";
 import { type LocalModel, dropped, models } from "./files";
+import { Picker } from "./picker";
 import { count, size } from "./text";
-import type { Findings, Opened } from "./types";
+import type { Findings, Opened, TensorRow } from "./types";
+import { CompareView } from "./views/compare";
+import { EditView } from "./views/edit";
 import { FindingsView } from "./views/findings";
 import { MemoryView } from "./views/memory";
 import { MetadataView } from "./views/metadata";
@@ -12,23 +15,29 @@ import { SummaryView } from "./views/summary";
 import { TemplateView } from "./views/template";
 import { TensorsView } from "./views/tensors";
 import { TokensView } from "./views/tokens";
+import { WeightsView } from "./views/weights";
 
 /** The model that the page shows. */
 interface Shown {
   client: Client;
   opened: Opened;
+  /** Its files, if they are those of this machine. */
+  files: File[];
 }
 
-const VIEWS = ["summary", "metadata", "tensors", "findings", "tokens", "template", "memory"] as const;
+const VIEWS = ["summary", "metadata", "tensors", "weights", "findings", "tokens", "template", "memory", "compare", "edit"] as const;
 export type View = (typeof VIEWS)[number];
 const TITLES: Record<View, string> = {
   summary: "Summary",
   metadata: "Metadata",
   tensors: "Tensors",
+  weights: "Weights",
   findings: "Findings",
   tokens: "Tokens",
   template: "Chat template",
   memory: "Memory",
+  compare: "Compare",
+  edit: "Edit",
 };
 
 /** What a link says: `#view=tensors&url=https://…`. */
@@ -46,6 +55,7 @@ export function App() {
   const [choices, setChoices] = useState<LocalModel[]>([]);
   const [repository, setRepository] = useState<RepositoryFile[]>([]);
   const [token, setToken] = useState("");
+  const [tensor, setTensor] = useState<TensorRow>();
   const current = useRef<Client>();
   const heading = useRef<HTMLHeadingElement>(null);
 
@@ -58,6 +68,7 @@ export function App() {
     setProblem("");
     setFindings(undefined);
     setShown(undefined);
+    setTensor(undefined);
     const isCurrent = () => current.current === client;
     client
       .ask<Opened>(ask)
@@ -65,7 +76,7 @@ export function App() {
         if (!isCurrent()) return;
         setBusy("");
         if (opened.overview.error !== undefined) setProblem(opened.overview.error);
-        else setShown({ client, opened });
+        else setShown({ client, opened, files: ask.kind === "files" ? ask.files : [] });
         client.giveSecond().catch((error: Error) => isCurrent() && setProblem(error.message));
         return client.ask<Findings>({ kind: "findings" }).then((found) => {
           if (isCurrent()) setFindings(found);
@@ -236,11 +247,24 @@ export function App() {
             <section aria-label={TITLES[selected]}>
               {selected === "summary" && <SummaryView opened={shown.opened} />}
               {selected === "metadata" && <MetadataView client={shown.client} filter={filter} />}
-              {selected === "tensors" && <TensorsView client={shown.client} sharded={overview.files.length > 1} filter={filter} />}
+              {selected === "tensors" && (
+                <TensorsView
+                  client={shown.client}
+                  sharded={overview.files.length > 1}
+                  filter={filter}
+                  onTensor={(row) => {
+                    setTensor(row);
+                    show("weights");
+                  }}
+                />
+              )}
+              {selected === "weights" && <WeightsView client={shown.client} tensor={tensor} remote={shown.opened.remote} />}
               {selected === "findings" && <FindingsView findings={findings} onPlace={show} />}
               {selected === "tokens" && <TokensView client={shown.client} />}
               {selected === "template" && <TemplateView client={shown.client} />}
               {selected === "memory" && <MemoryView client={shown.client} />}
+              {selected === "compare" && <CompareView client={shown.client} />}
+              {selected === "edit" && <EditView client={shown.client} files={shown.files} />}
             </section>
           </>
         ) : (
@@ -265,22 +289,5 @@ function Choices({ title, children }: { title: string; children: ComponentChildr
       <h2>{title}</h2>
       <ul class="choices">{children}</ul>
     </section>
-  );
-}
-
-function Picker({ label, folder, onFiles }: { label: string; folder?: boolean; onFiles: (files: File[]) => void }) {
-  return (
-    <label class="button">
-      {label}
-      <input
-        type="file"
-        multiple
-        {...(folder ? { webkitdirectory: true } : {})}
-        onChange={(event) => {
-          onFiles([...(event.currentTarget.files ?? [])]);
-          event.currentTarget.value = "";
-        }}
-      />
-    </label>
   );
 }

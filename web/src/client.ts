@@ -36,13 +36,14 @@ export function prepare(part: Part): Promise<ArrayBuffer> {
 /** A worker for one model. */
 export class Client {
   private readonly worker = new PageWorker();
-  private readonly waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
+  private readonly waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void; on: (share: number) => void }>();
   private last = 0;
   private readonly ready: Promise<void>;
 
   constructor() {
-    this.worker.onmessage = ({ data }: MessageEvent<{ id: number; value?: unknown; error?: string }>) => {
+    this.worker.onmessage = ({ data }: MessageEvent<{ id: number; value?: unknown; error?: string; share?: number }>) => {
       const waiting = this.waiting.get(data.id);
+      if (data.share !== undefined) return waiting?.on(data.share);
       this.waiting.delete(data.id);
       if (data.error !== undefined) waiting?.reject(new Error(data.error));
       else waiting?.resolve(data.value as never);
@@ -56,18 +57,24 @@ export class Client {
     this.waiting.clear();
   }
 
-  async ask<T>(ask: Ask): Promise<T> {
+  /** `on` is called with the share of long work that is done. */
+  async ask<T>(ask: Ask, on: (share: number) => void = () => {}): Promise<T> {
     await this.ready;
     return new Promise<T>((resolve, reject) => {
       const id = ++this.last;
-      this.waiting.set(id, { resolve: resolve as (value: never) => void, reject });
+      this.waiting.set(id, { resolve: resolve as (value: never) => void, reject, on });
       this.worker.postMessage({ id, ask });
     });
   }
 
-  /** Gives the worker the module for findings, tokens and memory. */
+  /** Gives the worker the module for findings, tokens, memory and weights. */
   async giveSecond(): Promise<void> {
     this.worker.postMessage({ second: await prepare("gguf-model") });
+  }
+
+  /** Stops the long work, if any. */
+  stop(): void {
+    this.worker.postMessage({ stop: true });
   }
 
   /** Ends the worker, whatever it does. */

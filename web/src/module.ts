@@ -25,10 +25,28 @@ interface Exports {
   tokens(from: number, n: number): void;
   templates(): void;
   estimate(context: number, typeK: number, typeV: number, flash: number, gpuLayers: number): void;
+  add_other_file(bytes: number): void;
+  compare(): void;
+  compared_keys(from: number, n: number): void;
+  compared_tensors(from: number, n: number): void;
+  describe(shard: number, index: number): void;
+  values(shard: number, index: number, row: number, nRows: number, column: number, nColumns: number): void;
+  survey(shard: number, index: number, bins: number): void;
+  survey_add(second: number, from: number, bytes: number): void;
+  map(ofError: number, shard: number, index: number, column: number, end: number, lines: number, cells: number): void;
+  map_rows(line: number, row: number, n: number): void;
+  difference(index: number): void;
+  compare_rows(row: number, n: number): void;
+  result(): void;
+  edits(): void;
+  edited_head(): void;
 }
 
-/** The functions whose answer is JSON. */
-export type Question = "open" | "findings" | "kvs" | "text" | "elements" | "tensors" | "tokenizer" | "tokens" | "templates" | "estimate";
+/** The functions with an answer. */
+export type Question = Exclude<
+  keyof Exports,
+  "memory" | "input" | "output" | "output_bytes" | "scan_start" | "scan_room" | "scan" | "add_file" | "add_other_file" | `find_${string}`
+>;
 
 export class Module {
   private constructor(private readonly exports: Exports) {}
@@ -51,7 +69,7 @@ export class Module {
   }
 
   /** The bytes of the module's memory, which grows. */
-  get bytes(): number {
+  get memoryBytes(): number {
     return this.exports.memory.buffer.byteLength;
   }
 
@@ -61,17 +79,33 @@ export class Module {
     new Uint8Array(this.exports.memory.buffer, at, bytes.length).set(bytes);
   }
 
-  addFile(name: string, bytes: number): void {
+  addFile(name: string, bytes: number, other = false): void {
     this.input(name);
-    this.exports.add_file(bytes);
+    if (other) this.exports.add_other_file(bytes);
+    else this.exports.add_file(bytes);
   }
 
-  ask<T>(question: Question, input: string, ...numbers: number[]): T {
+  /** An answer in bytes: those of the module, which the next question replaces. */
+  private answer(question: Question, input: string, numbers: number[]): Uint8Array<ArrayBuffer> {
     this.input(input);
     (this.exports[question] as (...numbers: number[]) => void)(...numbers);
-    const at = this.exports.output() >>> 0;
-    const bytes = new Uint8Array(this.exports.memory.buffer, at, this.exports.output_bytes() >>> 0);
-    return JSON.parse(new TextDecoder().decode(bytes)) as T;
+    return new Uint8Array(this.exports.memory.buffer as ArrayBuffer, this.exports.output() >>> 0, this.exports.output_bytes() >>> 0);
+  }
+
+  /** An answer in JSON. */
+  ask<T>(question: Question, input: string, ...numbers: number[]): T {
+    return JSON.parse(new TextDecoder().decode(this.answer(question, input, numbers))) as T;
+  }
+
+  /** An answer in bytes. */
+  bytes(question: Question, input: string): Uint8Array<ArrayBuffer> {
+    return this.answer(question, input, []).slice();
+  }
+
+  /** A step of some work, which throws what went wrong. */
+  step(question: Question, ...numbers: number[]): void {
+    const { error } = this.ask<{ error?: string }>(question, "", ...numbers);
+    if (error !== undefined) throw new Error(error);
   }
 
   findKvs(part: string): number {

@@ -11,6 +11,8 @@ export interface RemoteHead {
   /** The address after redirects. */
   address: string;
   requests: number;
+  /** What tells this file from another one at the same address, if the server says it. */
+  tag: string | null;
 }
 
 /** Most seconds without a byte. */
@@ -93,9 +95,30 @@ export async function readHead(address: string, module: Module, token: string, p
       bytes.set(part, at);
       at += part.length;
     }
-    return { name: fileName(address), fileBytes: length ?? got, bytes, address: response.url || address, requests: 1 };
+    return { name: fileName(address), fileBytes: length ?? got, bytes, address: response.url || address, requests: 1, tag: response.headers.get("etag") };
   } finally {
     clearTimeout(timer);
     stop.abort();
   }
+}
+
+/** A part of a file. */
+export async function readPart(head: RemoteHead, start: number, length: number, token: string, stop: AbortSignal): Promise<Uint8Array> {
+  const headers: Record<string, string> = { Range: `bytes=${start}-${start + length - 1}` };
+  if (token !== "") headers.Authorization = `Bearer ${token}`;
+  const signal = AbortSignal.any([stop, AbortSignal.timeout(PATIENCE)]);
+  const slow = (error: unknown): never => {
+    throw error instanceof DOMException && error.name === "TimeoutError" ? new Error(`the server did not answer in ${PATIENCE / 1000} s`) : error;
+  };
+  const response = await fetch(head.address, { headers, signal, credentials: "omit", referrerPolicy: "no-referrer" }).catch(slow);
+  if (response.status === 200) {
+    await response.body?.cancel();
+    throw new Error("the server does not send parts of files");
+  }
+  if (response.status !== 206) throw new Error(reason(response.status));
+  const tag = response.headers.get("etag");
+  if (tag !== null && head.tag !== null && tag !== head.tag) throw new Error("the file has changed on the server: open it again");
+  const bytes = new Uint8Array(await response.arrayBuffer().catch(slow));
+  if (bytes.length !== length) throw new Error(`the server sent ${bytes.length} bytes where ${length} were asked for`);
+  return bytes;
 }

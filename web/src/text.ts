@@ -29,3 +29,8 @@ export function bits(bytes: string | null, elements: string | null): string {
 export function count(n: number | string, noun: string): string {
   return `${grouped(n)} ${noun}${String(n) === "1" ? "" : "s"}`;
 }
+
+/** A number with a few digits. */
+export function short(n: number): string {
+  return Number.isNaN(n) ? "NaN" : Number(n.toPrecision(5)).toString();
+}

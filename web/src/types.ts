@@ -78,6 +78,108 @@ export interface TensorRow {
   bytes: string | null;
   offset: string | null;
   shard: number;
+  index: number;
+}
+
+/** What is needed to ask for parts of a tensor. */
+export interface Described {
+  error?: string;
+  row_len: string;
+  n_rows: string;
+  row_bytes: string;
+  /** The byte of the file at which the data starts. */
+  start: string;
+  bytes: string;
+  /** Bytes whose sums are added up. */
+  step: string;
+}
+
+export interface Statistics {
+  n: string;
+  nan: string;
+  infinite: string;
+  zeros: string;
+  outliers: string;
+  min: string | null;
+  max: string | null;
+  mean: number | null;
+  stddev: number | null;
+  rms: number | null;
+  histogram: number[];
+  /** Whether these are the figures of a part of the tensor. */
+  sample: boolean;
+  milliseconds: number;
+}
+
+/** A part of a tensor. */
+export interface Region {
+  rows: [number, number];
+  columns: [number, number];
+}
+
+export interface HeatMap extends Region {
+  lines: number;
+  cells: number;
+  /** For each cell, line by line: root mean square, smallest, largest. */
+  numbers: Float32Array;
+  /** Whether only one row of each line was read. */
+  sample: boolean;
+}
+
+export interface Figures {
+  n: string;
+  not_finite: string;
+  rmse: number;
+  relative: number | "infinite";
+  cosine: number;
+  largest: { error: number; row: string; column: string } | null;
+}
+
+/** The comparison of a tensor's data. */
+export interface Difference {
+  same: boolean;
+  error: Figures;
+  sample: boolean;
+}
+
+export interface Compared {
+  error?: string;
+  n_keys: number;
+  n_same_keys: number;
+  n_tensors: number;
+}
+
+type Both<T> = [T | null, T | null];
+
+export interface ComparedKey {
+  key: string;
+  a: string | null;
+  b: string | null;
+  types: Both<string>;
+  elements: { different: string; first: string | null } | null;
+}
+
+export interface ComparedTensor {
+  index: number;
+  name: string;
+  shapes: Both<string[]>;
+  types: Both<string>;
+  n_elements: string | null;
+  data: Both<Described>;
+  places: Both<[number, number]>;
+}
+
+/** An edit, as the page stages it. */
+export type Edit = { set: string } | { unset: string } | { rename: [string, string] };
+
+export interface Edited {
+  error?: string;
+  /** The index of the edit that cannot be made. */
+  edit?: number | null;
+  changes: { key: string; from?: string; before?: string; after?: string }[];
+  findings: { severity: string; message: string; hint: string }[];
+  file_bytes: string;
+  data_offset: string;
 }
 
 export interface TokenRow {
@@ -141,10 +243,20 @@ export type Ask =
   | { kind: "findTokens"; part: string; type: number }
   | { kind: "tokens"; from: number; n: number }
   | { kind: "templates" }
+  | { kind: "statistics"; shard: number; index: number; bins: number }
+  | ({ kind: "map"; shard: number; index: number; lines: number; cells: number; compared: boolean } & Region)
+  | { kind: "values"; shard: number; index: number; row: number; nRows: number; column: number; nColumns: number }
+  | { kind: "compare"; files: File[]; name: string }
+  | { kind: "comparedKeys" | "comparedTensors"; from: number; n: number }
+  | { kind: "difference"; index: number }
+  | { kind: "edits"; edits: Edit[] }
+  | { kind: "editedHead"; edits: Edit[] }
   | { kind: "estimate"; context: number; typeK: number; typeV: number; flash: boolean; gpuLayers: number };
 
 export interface Opened {
   overview: Overview;
+  /** Whether the file is that of a server. */
+  remote: boolean;
   /** Bytes of the module's memory. */
   memory: number;
   /** Milliseconds from the question to the answer. */

@@ -1,17 +1,27 @@
 // The worker: it owns the module and the files. Each model gets a worker of its own.
 
 import { Module } from "./module";
-import { readHead } from "./remote";
-import type { Ask, Opened, Overview } from "./types";
+import { type RemoteHead, readHead, readPart } from "./remote";
+import type { Ask, Compared, Described, Difference, HeatMap, Opened, Overview, Statistics } from "./types";
 
 interface Source {
   name: string;
   bytes: number;
   read(offset: number, length: number): Uint8Array | null;
+  /** Reads bytes ahead, for `read`. */
+  load(offset: number, length: number): Promise<void>;
+  /** Whether bytes are expensive: of long tensors, a sample is read. */
+  remote: boolean;
 }
 
 /** Reads of less than this are answered from a window of the file. */
 const WINDOW = 256 * 1024;
+/** Bytes of a tensor that are read ahead. */
+const AHEAD = 8 << 20;
+/** Most bytes of a remote tensor that are read at once; of more, a sample. */
+const REMOTE_BYTES = 4 << 20;
+/** Parts of a sample: each is a request. */
+const PARTS = 16;
 
 const reader = new FileReaderSync();
 
@@ -22,10 +32,11 @@ function local(file: File): Source {
   return {
     name: file.name,
     bytes: file.size,
+    remote: false,
     read(offset, length) {
       try {
-        if (length >= WINDOW) return slice(offset, offset + length);
         if (offset < start || offset + length > start + window.length) {
+          if (length >= WINDOW) return slice(offset, offset + length);
           start = offset;
           window = slice(offset, Math.min(file.size, offset + WINDOW));
         }
@@ -34,14 +45,43 @@ function local(file: File): Source {
         return null;
       }
     },
+    async load(offset, length) {
+      if (offset >= start && offset + length <= start + window.length) return;
+      const bytes = new Uint8Array(await file.slice(offset, offset + length).arrayBuffer());
+      [start, window] = [offset, bytes];
+    },
+  };
+}
+
+function remote(head: RemoteHead, token: string): Source {
+  // The last parts of the file, the newest first.
+  let parts = [{ start: 0, bytes: head.bytes }];
+  const has = (offset: number, length: number) =>
+    parts.find((part) => offset >= part.start && offset + length <= part.start + part.bytes.length);
+  return {
+    name: head.name,
+    bytes: head.fileBytes,
+    remote: true,
+    read(offset, length) {
+      const part = has(offset, length);
+      return part ? part.bytes.subarray(offset - part.start, offset - part.start + length) : null;
+    },
+    async load(offset, length) {
+      if (has(offset, length)) return;
+      const bytes = await readPart(head, offset, length, token, stop.signal);
+      parts = [parts[0]!, { start: offset, bytes }, ...parts.slice(1, 4 * PARTS)];
+    },
   };
 }
 
 let sources: Source[] = [];
+/** The number of sources of the model; those after it are of models that it was compared with, the last of them from here. */
+let own = 0;
+let other = 0;
 let module: Module | undefined;
 let name = "";
 
-/** The module for findings, tokens and memory, which is loaded after the first screen. */
+/** The module for findings, tokens, memory and weights, which is loaded after the first screen. */
 let second: Promise<Module> | undefined;
 let giveSecond: (wasm: ArrayBuffer) => void;
 const secondBytes = new Promise<ArrayBuffer>((resolve) => (giveSecond = resolve));
@@ -51,7 +91,7 @@ function start(wasm: WebAssembly.Module): Promise<Module> {
 }
 
 function open(module: Module): { overview: Overview; parsing: number } {
-  for (const source of sources) module.addFile(source.name, source.bytes);
+  for (const source of sources.slice(0, own)) module.addFile(source.name, source.bytes);
   const from = performance.now();
   const overview = module.ask<Overview>("open", name);
   return { overview, parsing: performance.now() - from };
@@ -66,12 +106,152 @@ async function openSecond(): Promise<Module> {
 let giveFirst: (wasm: ArrayBuffer) => void;
 const first = new Promise<ArrayBuffer>((resolve) => (giveFirst = resolve)).then((bytes) => WebAssembly.compile(bytes));
 
-async function answer(ask: Ask): Promise<unknown> {
+/** Ends the long work that runs, if any. */
+let stop = new AbortController();
+const STOPPED = "stopped";
+
+const channel = new MessageChannel();
+/** Lets messages in between two steps. */
+const pause = () =>
+  new Promise<void>((go) => {
+    channel.port1.onmessage = () => go();
+    channel.port2.postMessage(null);
+  });
+
+/** Long work: it replaces that before. Each step waits for the result, which throws if the work has ended; the module has only one work at a time. */
+function work(): () => Promise<void> {
+  stop.abort();
+  const mine = new AbortController();
+  stop = mine;
+  return async () => {
+    await pause();
+    if (mine.signal.aborted) throw new Error(STOPPED);
+  };
+}
+
+function describe(module: Module, shard: number, index: number): Described {
+  const described = module.ask<Described>("describe", "", shard, index);
+  if (described.error !== undefined) throw new Error(described.error);
+  return described;
+}
+
+type Share = (share: number) => void;
+
+async function statistics(module: Module, ask: Ask & { kind: "statistics" }, share: Share): Promise<Statistics> {
+  const go = work();
+  const from = performance.now();
+  const tensor = describe(module, ask.shard, ask.index);
+  const source = sources[ask.shard]!;
+  const [start, bytes, step, rowBytes] = [tensor.start, tensor.bytes, tensor.step, tensor.row_bytes].map(Number) as [number, number, number, number];
+  const sample = source.remote && bytes > REMOTE_BYTES;
+  const ahead = Math.max(1, Math.floor(AHEAD / step)) * step;
+  const parts: [number, number][] = [];
+  if (sample) {
+    // Whole rows, if they are short.
+    const unit = rowBytes <= step ? Math.floor(step / rowBytes) * rowBytes : step;
+    const last = Math.floor(bytes / unit) - 1;
+    for (let i = 0; i < PARTS; i++) parts.push([Math.round((last * i) / (PARTS - 1)) * unit, unit]);
+  } else {
+    for (let at = 0; at < bytes; at += ahead) parts.push([at, Math.min(ahead, bytes - at)]);
+  }
+  const all = parts.reduce((sum, [, n]) => sum + n, 0) * 2;
+  let done = 0;
+  module.step("survey", ask.shard, ask.index, ask.bins);
+  for (const pass of [0, 1]) {
+    for (const [at, length] of parts) {
+      await source.load(start + at, length);
+      for (let part = at; part < at + length; part += 4 * step) {
+        const n = Math.min(4 * step, at + length - part);
+        await go();
+        module.step("survey_add", pass, part, n);
+        done += n;
+      }
+      share(done / all);
+    }
+  }
+  const figures = module.ask<Statistics>("result", "");
+  return { ...figures, sample, milliseconds: performance.now() - from };
+}
+
+/** Reads rows ahead: of one tensor, or of both sides. */
+function loadRows(sides: { source: Source; tensor: Described }[], row: number, n: number): Promise<unknown> {
+  const load = ({ source, tensor }: { source: Source; tensor: Described }) =>
+    source.load(Number(tensor.start) + row * Number(tensor.row_bytes), n * Number(tensor.row_bytes));
+  return Promise.all(sides.map(load));
+}
+
+/** Both sides of a tensor of two models. */
+function sidesOf(module: Module, index: number): { source: Source; tensor: Described }[] {
+  const [row] = module.ask<{ data: (Described | null)[]; places: ([number, number] | null)[] }[]>("compared_tensors", "", index, 1);
+  return [0, 1].map((side) => {
+    const [tensor, place] = [row?.data[side], row?.places[side]];
+    if (!tensor || !place) throw new Error("only one of the models has values for this tensor");
+    return { tensor, source: sources[place[0] + (side ? other : 0)]! };
+  });
+}
+
+async function heatMap(module: Module, ask: Ask & { kind: "map" }, share: Share): Promise<HeatMap> {
+  const go = work();
+  const sides = ask.compared
+    ? sidesOf(module, ask.index)
+    : [{ source: sources[ask.shard]!, tensor: describe(module, ask.shard, ask.index) }];
+  const rowBytes = Math.max(...sides.map(({ tensor }) => Number(tensor.row_bytes)));
+  const [rows, columns] = [ask.rows, ask.columns];
+  const nRows = rows[1] - rows[0];
+  if (columns[1] - columns[0] > 1 << 24) throw new Error("a map has at most 16,777,216 columns");
+  const sample = sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
+  const lines = Math.min(sample ? PARTS : ask.lines, nRows);
+  const cells = Math.min(ask.cells, columns[1] - columns[0]);
+  module.step("map", ask.compared ? 1 : 0, ask.shard, ask.index, columns[0], columns[1], lines, cells);
+  const batch = Math.max(1, Math.floor((1 << 19) / Math.max(1, columns[1] - columns[0])));
+  const ahead = Math.max(1, Math.floor(AHEAD / rowBytes));
+  for (let line = 0; line < lines; line++) {
+    const from = rows[0] + Math.floor((line * nRows) / lines);
+    const until = sample ? from + 1 : rows[0] + Math.floor(((line + 1) * nRows) / lines);
+    for (let row = from; row < until; row += batch) {
+      const n = Math.min(batch, until - row);
+      // The rows of the next lines come with these.
+      await loadRows(sides, row, sample ? n : Math.max(n, Math.min(ahead, rows[1] - row)));
+      await go();
+      module.step("map_rows", line, row, n);
+    }
+    share((line + 1) / lines);
+  }
+  const bytes = module.bytes("result", "");
+  return { rows, columns, lines, cells, sample, numbers: new Float32Array(bytes.buffer) };
+}
+
+/** The error of the rows of both models. */
+async function compareRows(module: Module, sides: { source: Source; tensor: Described }[], share: Share): Promise<Difference> {
+  const go = work();
+  const nRows = Number(sides[0]!.tensor.n_rows);
+  const rowBytes = Math.max(1, ...sides.map(({ tensor }) => Number(tensor.row_bytes)));
+  const values = Number(sides[0]!.tensor.row_len);
+  const sample = sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
+  const batch = Math.max(1, Math.floor((1 << 19) / values));
+  const ahead = Math.max(batch, Math.floor(AHEAD / rowBytes));
+  const starts = sample ? Array.from({ length: PARTS }, (_, i) => Math.floor((i * nRows) / PARTS)) : [0];
+  const each = sample ? Math.max(1, Math.floor(REMOTE_BYTES / PARTS / rowBytes)) : nRows;
+  for (const [i, start] of starts.entries()) {
+    const end = Math.min(start + each, starts[i + 1] ?? nRows);
+    for (let row = start; row < end; row += batch) {
+      const n = Math.min(batch, end - row);
+      await loadRows(sides, row, Math.min(Math.max(n, (row - start) % ahead === 0 ? ahead : n), end - row));
+      await go();
+      module.step("compare_rows", row, n);
+      share((i + (row + n - start) / (end - start)) / starts.length);
+    }
+  }
+  return { ...module.ask<Difference>("result", ""), sample };
+}
+
+async function answer(ask: Ask, share: Share): Promise<unknown> {
   const from = performance.now();
   const opened = (): Opened => {
     if (!module) throw new Error("no module");
+    own = sources.length;
     const answer = open(module);
-    return { ...answer, memory: module?.bytes ?? 0, milliseconds: performance.now() - from };
+    return { ...answer, remote: sources.some((source) => source.remote), memory: module?.memoryBytes ?? 0, milliseconds: performance.now() - from };
   };
   if (ask.kind === "files") {
     sources = ask.files.map(local);
@@ -82,13 +262,7 @@ async function answer(ask: Ask): Promise<unknown> {
   if (ask.kind === "address") {
     const head = await readHead(ask.address, (module = await start(await first)), ask.token);
     name = head.name;
-    sources = [
-      {
-        name,
-        bytes: head.fileBytes,
-        read: (offset, length) => (offset + length <= head.bytes.length ? head.bytes.subarray(offset, offset + length) : null),
-      },
-    ];
+    sources = [remote(head, ask.token)];
     return opened();
   }
   if (!module) throw new Error("no file is open");
@@ -119,17 +293,49 @@ async function answer(ask: Ask): Promise<unknown> {
       return more.ask("tokens", "", ask.from, ask.n);
     case "estimate":
       return more.ask("estimate", "", ask.context, ask.typeK, ask.typeV, ask.flash ? 1 : 0, ask.gpuLayers);
+    case "statistics":
+      return statistics(more, ask, share);
+    case "map":
+      return heatMap(more, ask, share);
+    case "values": {
+      const tensor = describe(more, ask.shard, ask.index);
+      const n = Math.min(ask.nRows, Number(tensor.n_rows) - ask.row);
+      if (sources[ask.shard]?.remote) await loadRows([{ source: sources[ask.shard]!, tensor }], ask.row, n);
+      return more.ask("values", "", ask.shard, ask.index, ask.row, n, ask.column, ask.nColumns);
+    }
+    case "compare": {
+      other = sources.length;
+      const files = ask.files.map(local);
+      sources = [...sources, ...files];
+      for (const file of files) more.addFile(file.name, file.bytes, true);
+      return more.ask<Compared>("compare", ask.name);
+    }
+    case "comparedKeys":
+      return more.ask("compared_keys", "", ask.from, ask.n);
+    case "comparedTensors":
+      return more.ask("compared_tensors", "", ask.from, ask.n);
+    case "difference":
+      more.step("difference", ask.index);
+      return compareRows(more, sidesOf(more, ask.index), share);
+    case "edits":
+      return more.ask("edits", JSON.stringify(ask.edits));
+    case "editedHead":
+      return more.bytes("edited_head", JSON.stringify(ask.edits));
   }
 }
 
-self.onmessage = ({ data }: MessageEvent<{ first: ArrayBuffer } | { second: ArrayBuffer } | { id: number; ask: Ask }>) => {
+type Message = { first: ArrayBuffer } | { second: ArrayBuffer } | { stop: true } | { id: number; ask: Ask };
+
+self.onmessage = ({ data }: MessageEvent<Message>) => {
   if ("first" in data) return giveFirst(data.first);
   if ("second" in data) return giveSecond(data.second);
-  answer(data.ask).then(
+  if ("stop" in data) return stop.abort();
+  answer(data.ask, (share) => self.postMessage({ id: data.id, share })).then(
     (value) => self.postMessage({ id: data.id, value }),
     (error: unknown) => {
       // A trap of the module ends it; the page starts another worker for the next file.
-      const said = error instanceof Error ? error.message : String(error);
+      const isStopped = error instanceof DOMException && error.name === "AbortError";
+      const said = isStopped ? STOPPED : error instanceof Error ? error.message : String(error);
       self.postMessage({ id: data.id, error: said });
     },
   );

@@ -127,6 +127,27 @@ for (const [mode, options] of MODES) {
       await page.waitForTimeout(150);
       await check(await button.textContent());
     }
+    await view(page, "Tensors");
+    await page.getByRole("button", { name: "token_embd.weight", exact: true }).click();
+    await page.getByRole("button", { name: "Compute the statistics" }).click();
+    await page.getByRole("table", { name: "Statistics" }).waitFor();
+    await page.getByLabel("Columns from").fill("16");
+    await page.getByLabel("Columns from").blur();
+    await page.getByRole("button", { name: "Draw the map" }).click();
+    await page.getByRole("table", { name: "Values" }).waitFor();
+    for (const summary of await page.locator("summary").all()) await summary.click();
+    await check("weights");
+    await view(page, "Compare");
+    await page.getByLabel("Choose the other file…").setInputFiles(join(examples, "tiny.gguf"));
+    await page.getByRole("button", { name: "Compare the data" }).click();
+    await page.getByText(/\d compared tensors/).waitFor();
+    await check("comparison");
+    await view(page, "Edit");
+    await page.getByLabel("Key", { exact: true }).fill("general.name");
+    await page.getByLabel("Value or new name").fill("Another");
+    await page.getByRole("button", { name: "Set", exact: true }).click();
+    await page.getByRole("table", { name: "Changes" }).waitFor();
+    await check("edit");
     await view(page, "Metadata");
     await page.getByTitle("Show tokenizer.ggml.tokens").click();
     await check("array");

@@ -131,7 +131,7 @@ for (const [form, address] of [
       const { page, context, problems } = await open(browser, address());
       await page.getByLabel("Open a file…").setInputFiles([{ name, mimeType: "", buffer: Buffer.concat([made.head, Buffer.alloc(16)]) }]);
       await page.getByRole("heading", { level: 2, name }).waitFor();
-      for (const tab of ["Summary", "Metadata", "Tensors", "Findings", "Tokens", "Chat template", "Memory"]) {
+      for (const tab of ["Summary", "Metadata", "Tensors", "Findings", "Tokens", "Chat template", "Memory", "Compare", "Edit"]) {
         await view(page, tab);
         await page.waitForTimeout(100);
         assert.equal(await page.locator("main img, main script, main b, dialog img").count(), 0, tab);

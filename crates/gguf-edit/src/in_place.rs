@@ -420,6 +420,17 @@ impl EditPlan {
         }
     }
 
+    /// The start of the edited file: the head, and the padding up to the data.
+    pub fn start(&self) -> Vec<u8> {
+        let mut bytes = match self.way {
+            EditMethod::Nothing => self.gguf().bytes().to_vec(),
+            _ => self.new.bytes.clone(),
+        };
+        let data_offset = usize::try_from(self.new.data_offset).unwrap_or(0);
+        bytes.resize(bytes.len().max(data_offset), 0);
+        bytes
+    }
+
     /// Findings about the edited head that the current one does not have: errors introduced by the edit. Empty for shards, which are only a
     /// part of the model.
     pub fn new_findings(&self) -> Vec<Finding> {

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 #[cfg(feature = "model")]
 use ggufkit::GgmlType;
-use ggufkit::{HeadScan, ReadAt, ScanState, io::MODEL_LIMITS};
+use ggufkit::{HeadScan, ReadAt, ScanState};
 use serde_json::{Value, json};
 
-use crate::page::{Offered, Page, TensorOrder};
+use crate::page::{LIMITS, Offered, Page, TensorOrder};
+#[cfg(feature = "model")]
+use crate::{Comparison, Difference, Map, Survey, Weights};
 
 #[link(wasm_import_module = "page")]
 unsafe extern "C" {
@@ -45,6 +47,7 @@ impl ReadAt for PageFile {
 struct State {
     input: Vec<u8>,
     output: Vec<u8>,
+    n_files: u32,
     offered: Vec<Offered>,
     /// Never freed: an instance opens one model.
     page: Option<&'static Page>,
@@ -55,6 +58,35 @@ struct State {
     tensors: Vec<(u32, u32)>,
     #[cfg(feature = "model")]
     tokens: Vec<u32>,
+    /// The files of another model, until it is opened.
+    #[cfg(feature = "model")]
+    offered_other: Vec<Offered>,
+    /// Never freed, as the first one.
+    #[cfg(feature = "model")]
+    other: Option<&'static Page>,
+    #[cfg(feature = "model")]
+    comparison: Option<Comparison>,
+    #[cfg(feature = "model")]
+    work: Work,
+}
+
+/// The work on tensors that is under way: the tensors, and what has been found so far.
+#[cfg(feature = "model")]
+#[derive(Default)]
+enum Work {
+    #[default]
+    None,
+    Survey(Box<Weights<'static>>, Survey),
+    Map(Vec<Weights<'static>>, Map),
+    Difference(Box<[Weights<'static>; 2]>, Box<Difference>),
+}
+
+impl State {
+    /// The number of the next file that the page offers.
+    fn next_file(&mut self) -> u32 {
+        self.n_files += 1;
+        self.n_files - 1
+    }
 }
 
 thread_local! {
@@ -113,7 +145,7 @@ pub extern "C" fn output_bytes() -> usize {
 pub extern "C" fn scan_start(file_bytes: f64) {
     STATE.with_borrow_mut(|state| {
         let total = (file_bytes >= 0.0).then_some(file_bytes as u64);
-        (state.head, state.scan) = (Vec::new(), Some(HeadScan::new(total).within(MODEL_LIMITS)));
+        (state.head, state.scan) = (Vec::new(), Some(HeadScan::new(total).within(LIMITS)));
     });
 }
 
@@ -145,7 +177,7 @@ pub extern "C" fn scan() -> f64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn add_file(file_bytes: f64) {
     with(|state, name| {
-        let index = state.offered.len() as u32;
+        let index = state.next_file();
         state.offered.push((name.to_owned(), Arc::new(PageFile { index, bytes: file_bytes as u64 })));
     });
 }
@@ -260,5 +292,205 @@ pub extern "C" fn templates() {
 pub extern "C" fn estimate(n_ctx: f64, type_k: u32, type_v: u32, flash: u32, n_gpu_layers: f64) {
     answer(|page, _, _| {
         page.estimate(n_ctx as u64, GgmlType(type_k), GgmlType(type_v), flash != 0, n_gpu_layers as u64)
+    });
+}
+
+/// Offers a file of another model. The input is its name.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn add_other_file(file_bytes: f64) {
+    with(|state, name| {
+        let index = state.next_file();
+        state.offered_other.push((name.to_owned(), Arc::new(PageFile { index, bytes: file_bytes as u64 })));
+    });
+}
+
+/// Opens another model, and compares the heads. The input is the name of its file.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn compare() {
+    answer(|page, state, name| {
+        let offered = std::mem::take(&mut state.offered_other);
+        let compared = Page::open(&offered, name).and_then(|other| {
+            let comparison = Comparison::new(page, &other)?;
+            Ok((other, comparison))
+        });
+        match compared {
+            Ok((other, comparison)) => {
+                let summary = comparison.summary();
+                let other: &'static Page = Box::leak(Box::new(other));
+                (state.other, state.comparison) = (Some(other), Some(comparison));
+                summary
+            }
+            Err(message) => json!({ "error": message }),
+        }
+    });
+}
+
+/// Rows of the keys that differ.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn compared_keys(from: u32, n: u32) {
+    answer(|_, state, _| state.comparison.as_ref().map_or(Value::Null, |comparison| comparison.keys(from, n)));
+}
+
+/// Rows of the tensors of both models.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn compared_tensors(from: u32, n: u32) {
+    answer(|page, state, _| match (&state.comparison, state.other) {
+        (Some(comparison), Some(other)) => comparison.tensors(page, other, from, n),
+        _ => Value::Null,
+    });
+}
+
+/// What the page needs to know of a tensor to ask for parts of it.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn describe(shard: u32, index: u32) {
+    answer(|page, _, _| match page.weights((shard, index)) {
+        Ok(weights) => weights.describe(),
+        Err(message) => json!({ "error": message }),
+    });
+}
+
+/// Values of rows and columns, as texts.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn values(shard: u32, index: u32, row: f64, n_rows: u32, column: f64, n_columns: u32) {
+    let (row, column) = (row as u64, column as u64);
+    answer(|page, _, _| {
+        let weights = page.weights((shard, index));
+        weights
+            .and_then(|mut weights| weights.values(row..row + u64::from(n_rows), column..column + u64::from(n_columns)))
+            .unwrap_or_else(|message| json!({ "error": message }))
+    });
+}
+
+/// Begins work, and answers with an object, which has `error` if it cannot be done.
+#[cfg(feature = "model")]
+fn begin(of: impl FnOnce(&'static Page, &State) -> Result<Work, String>) {
+    answer(|page, state, _| {
+        let work = of(page, state);
+        let failed = work.as_ref().err().map(|message| json!({ "error": message }));
+        state.work = work.unwrap_or_default();
+        failed.unwrap_or_else(|| json!({}))
+    });
+}
+
+/// Continues work, with the same answer.
+#[cfg(feature = "model")]
+fn go_on(run: impl FnOnce(&mut Work) -> Result<(), String>) {
+    answer(|_, state, _| match run(&mut state.work) {
+        Ok(()) => json!({}),
+        Err(message) => json!({ "error": message }),
+    });
+}
+
+#[cfg(feature = "model")]
+const OTHER_WORK: &str = "the work was replaced by another one";
+
+/// Begins the statistics of a tensor.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn survey(shard: u32, index: u32, n_bins: u32) {
+    begin(|page, _| {
+        let weights = Box::new(page.weights((shard, index))?);
+        Ok(Work::Survey(weights, Survey::new(n_bins.min(1 << 16) as usize)))
+    });
+}
+
+/// Adds bytes of the tensor to a pass of the statistics.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn survey_add(is_second: u32, from: f64, bytes: f64) {
+    go_on(|work| match work {
+        Work::Survey(weights, survey) => survey.add(weights, is_second != 0, from as u64, bytes as u64),
+        _ => Err(OTHER_WORK.to_owned()),
+    });
+}
+
+/// Begins a map of a region: of the tensor, or, if `of_error` is not 0, of the error of the tensor with that index among those compared.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn map(of_error: u32, shard: u32, index: u32, column: f64, end: f64, n_lines: u32, n_cells: u32) {
+    begin(|page, state| {
+        let sides = match (of_error, &state.comparison, state.other) {
+            (0, ..) => vec![page.weights((shard, index))?],
+            (_, Some(comparison), Some(other)) => comparison.sides(page, other, index)?.into(),
+            _ => return Err(OTHER_WORK.to_owned()),
+        };
+        let row_len = sides.first().map_or(0, Weights::row_len);
+        let columns = (column as u64).min(row_len)..(end as u64).min(row_len);
+        Ok(Work::Map(sides, Map::new(columns, n_lines.min(1024), n_cells.min(1024))))
+    });
+}
+
+/// Adds rows to a line of the map.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn map_rows(line: u32, row: f64, n: f64) {
+    let (row, n) = (row as u64, n as u64);
+    go_on(|work| match work {
+        Work::Map(sides, map) => match sides.as_mut_slice() {
+            [weights] => map.rows(weights, None, line, row..row.saturating_add(n)),
+            [weights, other] => map.rows(weights, Some(other), line, row..row.saturating_add(n)),
+            _ => Err(OTHER_WORK.to_owned()),
+        },
+        _ => Err(OTHER_WORK.to_owned()),
+    });
+}
+
+/// Begins the comparison of a tensor's data.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn difference(index: u32) {
+    begin(|page, state| match (&state.comparison, state.other) {
+        (Some(comparison), Some(other)) => {
+            Ok(Work::Difference(Box::new(comparison.sides(page, other, index)?), Box::default()))
+        }
+        _ => Err(OTHER_WORK.to_owned()),
+    });
+}
+
+/// Compares rows of both models.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn compare_rows(row: f64, n: f64) {
+    let (row, n) = (row as u64, n as u64);
+    go_on(|work| match work {
+        Work::Difference(sides, difference) => difference.rows(sides, row, n),
+        _ => Err(OTHER_WORK.to_owned()),
+    });
+}
+
+/// What the work has found: for a map, numbers of four bytes.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn result() {
+    with(|state, _| {
+        state.output = match &state.work {
+            Work::None => Vec::new(),
+            Work::Survey(weights, survey) => survey.stats(weights).to_string().into_bytes(),
+            Work::Map(_, map) => map.cells(),
+            Work::Difference(_, difference) => difference.result().to_string().into_bytes(),
+        };
+    });
+}
+
+/// The changes that edits make. The input is their list, as JSON.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn edits() {
+    answer(|page, _, input| page.edits(&serde_json::from_str(input).unwrap_or_default()));
+}
+
+/// The bytes of the edited head.
+#[cfg(feature = "model")]
+#[unsafe(no_mangle)]
+pub extern "C" fn edited_head() {
+    with(|state, input| {
+        let edits = serde_json::from_str(input).unwrap_or_default();
+        state.output = state.page.map(|page| page.edited_head(&edits)).unwrap_or_default();
     });
 }

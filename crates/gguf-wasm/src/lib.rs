@@ -5,7 +5,7 @@
 //! as long as the page shows it, so that its memory is released as a whole.
 //!
 //! Without the feature `model`, the module is small and is all that the first screen needs. With it, it can also answer what needs the tables of all
-//! architectures and tokenizers. The page loads both, one after the other.
+//! architectures and tokenizers, decode weights, compare and edit models. The page loads both, one after the other.
 //!
 //! [`Page`] has the answers. It is also compiled for other machines, for the tests.
 #![deny(unsafe_code)]
@@ -20,11 +20,21 @@
     )
 )]
 
+#[cfg(feature = "model")]
+mod compare;
+#[cfg(feature = "model")]
+mod edit;
 #[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, reason = "functions without mangled names, and the imported one")]
 mod exports;
 #[cfg(feature = "model")]
 mod model;
 mod page;
+#[cfg(feature = "model")]
+mod weights;
 
+#[cfg(feature = "model")]
+pub use compare::{Comparison, Difference};
 pub use page::{Offered, Page, TensorOrder};
+#[cfg(feature = "model")]
+pub use weights::{Map, Survey, Weights};

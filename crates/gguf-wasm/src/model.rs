@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ggufkit::edit::estimate::{Memory, Setup, estimate};
 use ggufkit::model::tokenizer::{Encoder, Role, Vocab};
-use ggufkit::{CheckOptions, Finding, GgmlType, Model, ModelFile, Severity, Str, ValueRef, check_by, io as gguf_io};
+use ggufkit::{CheckOptions, Finding, GgmlType, Severity, Str, ValueRef, check_by, io as gguf_io};
 use serde_json::{Value, json};
 
-use crate::page::{Offered, Page, has, number, shown, text_of};
+use crate::page::{Offered, Page, check_length, has, number, shown, text_of};
 
 /// The tokenizer of a model. Its head lives as long as the module, because an instance opens one model.
 pub(crate) struct Tokens {
@@ -24,13 +24,12 @@ pub(crate) type TokensOnce = OnceCell<Option<Tokens>>;
 impl Page {
     /// The findings about the model with that name among offered files, as `gguf check` reports them.
     pub fn findings(offered: &[Offered], name: &str) -> Value {
-        let open = |path: &Path| match offered.iter().find(|(name, _)| path == Path::new(name)) {
-            Some((_, source)) => Ok(Arc::clone(source)),
-            None => Err(gguf_io::Error::Io {
-                path: path.into(),
-                action: "open",
-                source: std::io::ErrorKind::NotFound.into(),
-            }),
+        let open = |path: &Path| {
+            let failed = |source| gguf_io::Error::Io { path: path.into(), action: "open", source };
+            let found = offered.iter().find(|(name, _)| path == Path::new(name));
+            let (_, source) = found.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+            check_length(source).map_err(failed)?;
+            Ok(Arc::clone(source))
         };
         match check_by(name, &open, &CheckOptions::default()) {
             Ok(check) => {
@@ -46,14 +45,6 @@ impl Page {
 
     /// The memory that llama.cpp needs for the model. `n_ctx` is 0 for the context of the training; more layers than the model has are all.
     pub fn estimate(&self, n_ctx: u64, type_k: GgmlType, type_v: GgmlType, flash: bool, n_gpu_layers: u64) -> Value {
-        if !self.missing.is_empty() {
-            return json!({ "error": format!("{} shards are missing", self.missing.len()) });
-        }
-        let files = self
-            .files
-            .iter()
-            .map(|file| ModelFile::from_head(file.gguf().clone(), gguf_io::NoData(file.file_bytes()), file.path()));
-        let model = files.collect::<Result<Vec<_>, _>>().and_then(Model::from_files);
         let mut setup = Setup::default();
         setup.n_ctx = Some(n_ctx).filter(|n| *n > 0);
         (setup.type_k, setup.type_v, setup.flash, setup.n_gpu_layers) = (type_k, type_v, flash, n_gpu_layers);
@@ -63,9 +54,9 @@ impl Page {
                 "compute": number(m.compute), "output": number(m.output), "total": number(m.total()),
             })
         };
-        let model = match model {
+        let model = match self.heads() {
             Ok(model) => model,
-            Err(e) => return json!({ "error": text_of(&e) }),
+            Err(message) => return json!({ "error": message }),
         };
         match estimate(model, &setup) {
             Ok(e) => json!({

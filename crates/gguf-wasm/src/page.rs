@@ -2,14 +2,48 @@
 
 use std::sync::Arc;
 
-use ggufkit::format::keys;
+#[cfg(feature = "model")]
+use ggufkit::format::Problem;
 use ggufkit::format::shard::ShardName;
+use ggufkit::format::{Limits, keys};
+use ggufkit::io::{self as gguf_io, HeadRead, MODEL_LIMITS, read_head_with};
 use ggufkit::model::summary::{Span, summary};
-use ggufkit::{Gguf, ModelFile, ReadAt, Str, TensorInfoRef, ValueRef};
+use ggufkit::{Gguf, HeadScan, ModelFile, ReadAt, Str, TensorInfoRef, ValueRef};
 use serde_json::{Map, Value, json};
 
 /// Number of bytes of a string in a list. The page asks for the whole text.
 const SHOWN: usize = 400;
+
+/// What a tab has the memory and its user the patience for: longer names and texts, and a longer head, are not read.
+pub(crate) const LIMITS: Limits = Limits { string_bytes: 1 << 26, name_bytes: 1 << 16, ..MODEL_LIMITS };
+const HEAD_BYTES: usize = 1 << 27;
+
+/// Reads a head, as far as the page does.
+fn read_head(source: &dyn ReadAt) -> std::io::Result<HeadRead> {
+    let scan = HeadScan::new(Some(source.size()?)).within(LIMITS);
+    read_head_with(&mut source.stream(0)?, scan, |bytes, _| match bytes.len() {
+        0..=HEAD_BYTES => Ok(()),
+        _ => Err(std::io::Error::other("the head has more than 128 MiB: too much for this page; use the program")),
+    })
+}
+
+/// Fails if the head of a source is longer than what the page reads.
+#[cfg(feature = "model")]
+pub(crate) fn check_length(source: &dyn ReadAt) -> std::io::Result<()> {
+    match read_head(source)?.error {
+        Some(error) if matches!(error.problem, Problem::OverLimit { .. }) => {
+            Err(std::io::Error::other(format!("{error}: too much for this page; use the program")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open_file(source: &Arc<dyn ReadAt>, name: &str) -> Result<ModelFile, gguf_io::Error> {
+    let failed = |source| gguf_io::Error::Io { path: name.into(), action: "read", source };
+    let head = read_head(source).map_err(failed)?.into_gguf();
+    let gguf = head.map_err(|source| gguf_io::Error::Head { path: name.into(), source: Box::new(source) })?;
+    ModelFile::from_head(gguf, Arc::clone(source), name)
+}
 
 /// A file that the page offers: its name and its bytes.
 pub type Offered = (String, Arc<dyn ReadAt>);
@@ -52,7 +86,7 @@ impl Page {
         for sibling in siblings {
             match offered.iter().find(|(offered, _)| *offered == sibling) {
                 Some((_, source)) => {
-                    files.push(ModelFile::from_source(Arc::clone(source), &sibling).map_err(|e| text_of(&e))?);
+                    files.push(open_file(source, &sibling).map_err(|e| text_of(&e))?);
                 }
                 None => missing.push(sibling),
             }
@@ -229,6 +263,7 @@ impl Page {
                 "bytes": t.n_bytes().ok().map(number),
                 "offset": file.gguf().tensor_start(&t).map(number),
                 "shard": row.0,
+                "index": row.1,
             }))
         };
         rows.iter().filter_map(row).collect()

@@ -7,7 +7,14 @@ import type { TensorRow } from "../types";
 /** The numbers of the orders in the module. */
 const ORDERS = { file: 0, name: 1, type: 2, elements: 3, bytes: 4 } as const;
 
-export function TensorsView({ client, sharded, filter }: { client: Client; sharded: boolean; filter: string }) {
+interface Props {
+  client: Client;
+  sharded: boolean;
+  filter: string;
+  onTensor: (row: TensorRow) => void;
+}
+
+export function TensorsView({ client, sharded, filter, onTensor }: Props) {
   const [part, setPart] = useState(filter);
   const [order, setOrder] = useState<{ by: keyof typeof ORDERS; descending: boolean }>({ by: "file", descending: false });
   const [list, setList] = useState({ n: 0, version: "" });
@@ -25,7 +32,17 @@ export function TensorsView({ client, sharded, filter }: { client: Client; shard
     ...(order.by === by ? { sorted: order.descending ? ("descending" as const) : ("ascending" as const) } : {}),
   });
   const columns: Column<TensorRow>[] = [
-    { head: "Name", width: "minmax(14rem, 3fr)", mono: true, cell: (row) => row.name, ...sortable("name") },
+    {
+      head: "Name",
+      width: "minmax(14rem, 3fr)",
+      mono: true,
+      cell: (row) => (
+        <button type="button" class="value" onClick={() => onTensor(row)} title={`Weights of ${row.name}`}>
+          {row.name}
+        </button>
+      ),
+      ...sortable("name"),
+    },
     { head: "Shape", width: "minmax(9rem, 1fr)", cell: (row) => (row.shape.length ? row.shape.join(" × ") : "scalar") },
     { head: "Type", width: "6rem", cell: (row) => row.type, ...sortable("type") },
     { head: "Weights", width: "9rem", right: true, cell: (row) => (row.n_elements === null ? "?" : grouped(row.n_elements)), ...sortable("elements") },

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
-use gguf_wasm::{Offered, Page, TensorOrder};
+use gguf_wasm::{Comparison, Difference, Map, Offered, Page, Survey, TensorOrder};
 use ggufkit::{GgmlType, Head, ReadAt, TensorInfo, Writer};
+use serde_json::json;
 
 fn offered(name: &str, bytes: Vec<u8>) -> Offered {
     (name.to_owned(), Arc::new(bytes) as Arc<dyn ReadAt>)
@@ -120,4 +121,172 @@ fn hostile_files_have_answers() {
         page.estimate(0, GgmlType::F16, GgmlType(99), true, u64::MAX);
     }
     assert!(opened > 100, "{opened}");
+}
+
+/// A model with one tensor of two rows of 64 values, in F32 or, cut off, in BF16.
+fn model(ty: GgmlType, scale: f32) -> Offered {
+    let values: Vec<f32> = (0..128).map(|i| (i as f32 - 64.0) * scale).collect();
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("a.scale", scale);
+    head.tensors = vec![TensorInfo::new("w", [64, 2], ty)];
+    let skipped = if ty == GgmlType::BF16 { 2 } else { 0 };
+    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes().into_iter().skip(skipped)).collect();
+    offered("m.gguf", Writer::write(Vec::new(), &head, [data]).unwrap())
+}
+
+#[test]
+fn statistics_are_those_of_the_toolkit() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["tiny.gguf", "tiny-00001-of-00002.gguf"] {
+        let file = example(name);
+        let path = dir.path().join("m.gguf");
+        std::fs::write(
+            &path,
+            std::fs::read(format!("{}/../ggufkit/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap(),
+        )
+        .unwrap();
+        let page = open(&[file], name);
+        let rows = page.find_tensors("", TensorOrder::File, false);
+        for (row, name) in rows.iter().zip(names(page, &rows)) {
+            let mut weights = page.weights(*row).unwrap();
+            let bytes = weights.describe()["bytes"].as_str().unwrap().parse().unwrap();
+            let mut survey = Survey::new(8);
+            survey.add(&mut weights, false, 0, bytes).unwrap();
+            survey.add(&mut weights, true, 0, bytes).unwrap();
+            let found = survey.stats(&weights);
+            let Ok(expected) = ggufkit::edit::stats(path.as_path(), &name, 8, None, &()) else { continue };
+            assert_eq!(found["n"], expected.n.to_string());
+            assert_eq!(found["min"], json!(expected.min.map(|v| format!("{v:?}"))));
+            assert_eq!((&found["mean"], &found["stddev"]), (&json!(expected.mean), &json!(expected.stddev)), "{name}");
+            assert_eq!(found["histogram"], json!(expected.histogram));
+        }
+    }
+}
+
+#[test]
+fn maps_have_the_values_of_their_cells() {
+    let page = open(&[model(GgmlType::F32, 1.0)], "m.gguf");
+    let mut weights = page.weights((0, 0)).unwrap();
+    let cells = |map: &Map| -> Vec<f32> {
+        map.cells().chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+    };
+    // Cells of one value have that value.
+    let mut map = Map::new(3..6, 1, 3);
+    map.rows(&mut weights, None, 0, 1..2).unwrap();
+    assert_eq!(cells(&map), [3.0, 3.0, 3.0, 4.0, 4.0, 4.0, 5.0, 5.0, 5.0]);
+    // Cells of unequal widths, over both rows.
+    let mut map = Map::new(0..64, 1, 3);
+    map.rows(&mut weights, None, 0, 0..2).unwrap();
+    let extremes: Vec<f32> = cells(&map).chunks(3).flat_map(|cell| [cell[1], cell[2]]).collect();
+    assert_eq!(extremes, [-64.0, 21.0, -42.0, 42.0, -21.0, 63.0]);
+    assert_eq!(weights.values(1..9, 62..70).unwrap(), json!([["62.0", "63.0"]]));
+}
+
+#[test]
+fn models_are_compared() {
+    let a = open(&[model(GgmlType::F32, 0.37)], "m.gguf");
+    let b = open(&[model(GgmlType::BF16, 0.37)], "m.gguf");
+    let comparison = Comparison::new(a, b).unwrap();
+    assert_eq!(comparison.summary(), json!({ "n_keys": 0, "n_same_keys": 2, "n_tensors": 1 }));
+    let rows = comparison.tensors(a, b, 0, 9);
+    assert_eq!((&rows[0]["types"], &rows[0]["name"]), (&json!(["f32", "bf16"]), &json!("w")));
+    let mut difference = Difference::default();
+    let mut sides = comparison.sides(a, b, 0).unwrap();
+    difference.rows(&mut sides, 0, 1).unwrap();
+    difference.rows(&mut sides, 1, 1).unwrap();
+    let found = difference.result();
+    let [a_file, b_file] = [GgmlType::F32, GgmlType::BF16].map(|ty| model(ty, 0.37).1);
+    let [a_model, b_model] = [a_file, b_file].map(|source| ggufkit::Model::from_source(source, "m.gguf").unwrap());
+    let expected = ggufkit::diff(a_model, b_model, &Default::default(), &()).unwrap();
+    let figures = expected.total().figures();
+    assert_eq!(found["same"], false);
+    assert_eq!((&found["error"]["rmse"], &found["error"]["cosine"]), (&json!(figures.rmse), &json!(figures.cosine)));
+    // The map of the error has the largest one.
+    let [x, y] = &mut sides;
+    let mut map = Map::new(0..64, 1, 1);
+    map.rows(x, Some(y), 0, 0..2).unwrap();
+    let rms = f32::from_le_bytes(map.cells()[..4].try_into().unwrap());
+    assert!((f64::from(rms) / figures.rmse - 1.0).abs() < 1e-6);
+
+    let same = Comparison::new(a, open(&[model(GgmlType::F32, 0.37)], "m.gguf")).unwrap();
+    let other = open(&[model(GgmlType::F32, 0.5)], "m.gguf");
+    assert_eq!(same.summary()["n_keys"], 0);
+    let changed = Comparison::new(a, other).unwrap();
+    let keys = changed.keys(0, 9);
+    assert_eq!((&keys[0]["key"], &keys[0]["a"], &keys[0]["b"]), (&json!("a.scale"), &json!("0.37"), &json!("0.5")));
+}
+
+#[test]
+fn edits_are_those_of_the_toolkit() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, out] = ["tiny.gguf", "out.gguf"].map(|name| dir.path().join(name));
+    let file = example("tiny.gguf");
+    let whole = std::fs::read(format!("{}/../ggufkit/examples/tiny.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    std::fs::write(&path, &whole).unwrap();
+    let page = open(&[file], "tiny.gguf");
+    let edits =
+        json!([{ "set": "general.name=Another name" }, { "set": "a.new:u32=7" }, { "rename": ["a.new", "a.newer"] }]);
+    let answer = page.edits(&edits);
+    assert_eq!(
+        (&answer["changes"][0]["key"], &answer["changes"][0]["after"]),
+        (&json!("general.name"), &json!("Another name"))
+    );
+    assert_eq!(answer["changes"][1], json!({ "key": "a.new", "after": "7" }));
+    let data: usize = answer["data_offset"].as_str().unwrap().parse().unwrap();
+    let mut edited = page.edited_head(&edits);
+    edited.extend_from_slice(&whole[data..]);
+
+    let head = ggufkit::Head::from_gguf(ggufkit::ModelFile::open(&path).unwrap().gguf());
+    let list = |text: &str| ggufkit::edit::typed::Assignment::parse(text).unwrap().edit(&head).unwrap();
+    let rename = ggufkit::Edit::RenameKey { from: "a.new".into(), to: "a.newer".into() };
+    let all = [list("general.name=Another name"), list("a.new:u32=7"), rename];
+    let plan = ggufkit::EditPlan::new(&path, &all, &ggufkit::EditOptions::default().rewrite(true)).unwrap();
+    plan.write_to(&out, false, &()).unwrap();
+    assert_eq!(edited, std::fs::read(&out).unwrap());
+    assert_eq!(answer["file_bytes"], edited.len().to_string());
+
+    for (edit, message) in [
+        ("general.name:u32=7", "general.name"),
+        ("a.unknown=7", "type"),
+        ("llama.block_count=many", "many"),
+        ("nothing", "="),
+    ] {
+        let refused = page.edits(&json!([{ "set": "a.b:string=c" }, { "set": edit }]));
+        assert_eq!(refused["edit"], 1, "{refused}");
+        assert!(refused["error"].as_str().unwrap().contains(message), "{refused}");
+    }
+}
+
+/// A name of a gigabyte is not read: neither the page nor the check waits for it.
+#[test]
+fn long_names_and_heads_are_refused_at_once() {
+    #[derive(Debug)]
+    struct Zeros(Vec<u8>, std::sync::atomic::AtomicU64);
+    impl ReadAt for Zeros {
+        fn size(&self) -> std::io::Result<u64> {
+            Ok(1 << 31)
+        }
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+            self.1.fetch_add(buf.len() as u64, std::sync::atomic::Ordering::Relaxed);
+            for (i, byte) in buf.iter_mut().enumerate() {
+                *byte = self.0.get(offset as usize + i).copied().unwrap_or(0);
+            }
+            Ok(())
+        }
+    }
+    let start = |n_tensors: u64, n_kv: u64, rest: &[u64]| {
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        [n_tensors, n_kv].iter().chain(rest).for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
+        bytes
+    };
+    for (bytes, words) in [(start(1, 0, &[1 << 30]), "at most 65536"), (start(0, 1, &[1 << 27]), "at most 67108864")] {
+        let source = Arc::new(Zeros(bytes, Default::default()));
+        let file = [("m.gguf".to_owned(), Arc::clone(&source) as Arc<dyn ReadAt>)];
+        let Err(message) = Page::open(&file, "m.gguf") else { panic!("it opens") };
+        assert!(message.contains(words), "{message}");
+        let findings = Page::findings(&file, "m.gguf");
+        assert!(findings["error"].as_str().unwrap().contains("too much for this page"), "{findings}");
+        assert!(source.1.load(std::sync::atomic::Ordering::Relaxed) < 32 << 20);
+    }
 }

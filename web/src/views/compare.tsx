@@ -1,0 +1,154 @@
+import { useEffect, useState } from "preact/hooks";
+import type { Client } from "../client";
+import { models } from "../files";
+import { Picker } from "../picker";
+import { Table } from "../table";
+import { count, grouped, short } from "../text";
+import type { Compared, ComparedKey, ComparedTensor, Difference } from "../types";
+import { MapSection, Progress } from "./map";
+
+export function CompareView({ client }: { client: Client }) {
+  const [name, setName] = useState("");
+  const [compared, setCompared] = useState<Compared>();
+  const [problem, setProblem] = useState("");
+  const [results, setResults] = useState(new Map<number, Difference | string>());
+  const [share, setShare] = useState<number>();
+  const [chosen, setChosen] = useState<ComparedTensor>();
+  useEffect(() => () => client.stop(), [client]);
+  const open = (files: File[]) => {
+    const [model] = models(files);
+    if (!model) return;
+    setProblem("");
+    setCompared(undefined);
+    setResults(new Map());
+    setChosen(undefined);
+    setName(model.name);
+    client
+      .ask<Compared>({ kind: "compare", files: model.files, name: model.name })
+      .then((compared) => (compared.error === undefined ? setCompared(compared) : setProblem(compared.error)))
+      .catch((error: Error) => setProblem(error.message));
+  };
+  /** Compares the data of all tensors, one after the other. */
+  const compareData = async (n: number) => {
+    const found = new Map<number, Difference | string>();
+    setProblem("");
+    setShare(0);
+    try {
+      for (let index = 0; index < n; index++) {
+        const [row] = await client.ask<ComparedTensor[]>({ kind: "comparedTensors", from: index, n: 1 });
+        if (row && status(row, undefined) === "not compared") {
+          const done = (share: number) => setShare((index + share) / n);
+          const result = await client.ask<Difference>({ kind: "difference", index }, done).catch((error: Error) => {
+            if (error.message === "stopped") throw error;
+            return error.message;
+          });
+          found.set(index, result);
+        }
+        if (index % 16 === 15 || index === n - 1) setResults(new Map(found));
+      }
+    } catch (error) {
+      if ((error as Error).message !== "stopped") setProblem((error as Error).message);
+    }
+    setResults(new Map(found));
+    setShare(undefined);
+  };
+  const figures = (row: ComparedTensor, of: (difference: Difference) => number | string) => {
+    const result = results.get(row.index);
+    if (result === undefined || typeof result === "string") return "";
+    const value = of(result);
+    return <span title={String(value)}>{typeof value === "number" ? short(value) : value}</span>;
+  };
+  const differing = [...results.values()].filter((result) => typeof result !== "string" && !result.same).length;
+  return (
+    <>
+      <div class="tools">
+        <Picker label="Choose the other file…" onFiles={open} />
+        {compared && (
+          <button type="button" onClick={() => void compareData(compared.n_tensors)}>
+            Compare the data
+          </button>
+        )}
+        <Progress client={client} share={share} />
+      </div>
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      {!compared && !problem && <p class="hint">The other file is compared with this one: its metadata, its tensors, and the error of its values.</p>}
+      {compared && (
+        <>
+          <p role="status">
+            {name}: {count(compared.n_keys, "different key")}, {count(compared.n_same_keys, "equal key")}, {count(compared.n_tensors, "tensor")}
+            {results.size > 0 && `, ${count(results.size, "compared tensor")}, ${grouped(differing)} with other data`}.
+          </p>
+          {compared.n_keys > 0 && (
+            <Table<ComparedKey>
+              label="Different keys"
+              version={name}
+              least="52rem"
+              count={compared.n_keys}
+              load={(from, n) => client.ask<ComparedKey[]>({ kind: "comparedKeys", from, n })}
+              columns={[
+                { head: "Key", width: "minmax(14rem, 2fr)", mono: true, cell: (row) => row.key },
+                { head: "This file", width: "minmax(12rem, 3fr)", mono: true, cell: (row) => row.a ?? "missing" },
+                { head: "Other file", width: "minmax(12rem, 3fr)", mono: true, cell: (row) => row.b ?? "missing" },
+                { head: "Elements", width: "9rem", cell: (row) => (row.elements ? `${grouped(row.elements.different)} differ` : "") },
+              ]}
+            />
+          )}
+          <Table<ComparedTensor>
+            label="Compared tensors"
+            version={name}
+            least="64rem"
+            count={compared.n_tensors}
+            load={(from, n) => client.ask<ComparedTensor[]>({ kind: "comparedTensors", from, n })}
+            columns={[
+              {
+                head: "Name",
+                width: "minmax(14rem, 3fr)",
+                mono: true,
+                cell: (row) =>
+                  status(row, undefined) === "not compared" ? (
+                    <button type="button" class="value" onClick={() => setChosen(row)} title={`Map of the error of ${row.name}`}>
+                      {row.name}
+                    </button>
+                  ) : (
+                    row.name
+                  ),
+              },
+              { head: "This type", width: "6rem", cell: (row) => row.types[0] ?? "" },
+              { head: "Other type", width: "6rem", cell: (row) => row.types[1] ?? "" },
+              { head: "Result", width: "minmax(9rem, 1fr)", cell: (row) => status(row, results.get(row.index)) },
+              { head: "Relative", width: "7rem", right: true, cell: (row) => figures(row, (d) => d.error.relative) },
+              { head: "RMSE", width: "7rem", right: true, cell: (row) => figures(row, (d) => d.error.rmse) },
+              { head: "Cosine", width: "7rem", right: true, cell: (row) => figures(row, (d) => d.error.cosine) },
+              { head: "Largest", width: "7rem", right: true, cell: (row) => figures(row, (d) => d.error.largest?.error ?? 0) },
+            ]}
+          />
+          {chosen && chosen.data[0] && (
+            <MapSection
+              client={client}
+              place={{ shard: 0, index: chosen.index, compared: true }}
+              nRows={Number(chosen.data[0].n_rows)}
+              rowLen={Number(chosen.data[0].row_len)}
+              title={`Map of the error of ${chosen.name}`}
+            />
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+/** What is known about both sides of a tensor. */
+function status(row: ComparedTensor, result: Difference | string | undefined): string {
+  const [a, b] = row.shapes;
+  if (!a) return "only in the other file";
+  if (!b) return "only in this file";
+  if (a.join() !== b.join()) return `shapes differ: ${a.join(" × ")} and ${b.join(" × ")}`;
+  if (!row.data[0] || !row.data[1]) return "cannot be decoded";
+  if (result === undefined) return "not compared";
+  if (typeof result === "string") return result;
+  return result.same ? "identical" : "changed";
+}
