@@ -422,7 +422,7 @@ impl EditPlan {
 
     /// The start of the edited file: the head, and the padding up to the data.
     pub fn start(&self) -> Vec<u8> {
-        let mut bytes = match self.way {
+        let mut bytes = match self.method {
             EditMethod::Nothing => self.gguf().bytes().to_vec(),
             _ => self.new.bytes.clone(),
         };

@@ -15,15 +15,15 @@ use serde_json::{Map, Value, json};
 const SHOWN: usize = 400;
 
 /// What a tab has the memory and its user the patience for: longer names and texts, and a longer head, are not read.
-pub(crate) const LIMITS: Limits = Limits { string_bytes: 1 << 26, name_bytes: 1 << 16, ..MODEL_LIMITS };
-const HEAD_BYTES: usize = 1 << 27;
+pub(crate) const LIMITS: Limits = Limits { string_bytes: 1 << 24, name_bytes: 1 << 16, ..MODEL_LIMITS };
+const HEAD_BYTES: usize = 48 << 20;
 
 /// Reads a head, as far as the page does.
 fn read_head(source: &dyn ReadAt) -> std::io::Result<HeadRead> {
     let scan = HeadScan::new(Some(source.size()?)).within(LIMITS);
     read_head_with(&mut source.stream(0)?, scan, |bytes, _| match bytes.len() {
         0..=HEAD_BYTES => Ok(()),
-        _ => Err(std::io::Error::other("the head has more than 128 MiB: too much for this page; use the program")),
+        _ => Err(std::io::Error::other("the head has more than 48 MiB: too much for this page; use the program")),
     })
 }
 
