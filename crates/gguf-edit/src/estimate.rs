@@ -153,6 +153,23 @@ struct Experts {
     normalizes: bool,
 }
 
+impl Experts {
+    /// Reads the experts of a layer, if it has any. `dim` is a dimension of a tensor of the layer.
+    fn read(
+        arch: &str,
+        keys: &Keys<'_>,
+        dim: &impl Fn(&str, usize) -> Option<u64>,
+    ) -> Result<Option<Experts>, EditError> {
+        let Some(n_ff) = dim("ffn_up_exps.weight", 1) else { return Ok(None) };
+        Ok(Some(Experts {
+            n: dim("ffn_up_exps.weight", 2).unwrap_or(1),
+            n_used: keys.optional("expert_used_count", MOST_LAYERS)?.unwrap_or(1).max(1),
+            n_ff,
+            normalizes: arch != "olmoe",
+        }))
+    }
+}
+
 /// The properties of a model that determine the graph.
 #[derive(Debug, Clone)]
 struct Hparams {
@@ -519,15 +536,7 @@ fn read(model: &Model, arch: &str, tower: Option<&Tower>) -> Result<Hparams, Edi
         let head_v = keys.optional("attention.value_length", MOST)?.unwrap_or(per_head);
         // In latent attention, the values are part of the keys.
         let is_latent = keys.optional("attention.key_length_mla", MOST)?.is_some_and(|n| n > 0);
-        let experts = match dim("ffn_up_exps.weight", 1) {
-            Some(n_ff) => Some(Experts {
-                n: dim("ffn_up_exps.weight", 2).unwrap_or(1),
-                n_used: keys.optional("expert_used_count", MOST_LAYERS)?.unwrap_or(1).max(1),
-                n_ff,
-                normalizes: arch != "olmoe",
-            }),
-            None => None,
-        };
+        let experts = Experts::read(arch, &keys, &dim)?;
         let is_windowed = pattern.as_ref().is_some_and(|pattern| pattern.is_windowed(il));
         hparams.layers.push(Layer {
             n_head,

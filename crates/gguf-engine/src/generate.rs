@@ -157,7 +157,7 @@ mod tests {
         let how = Choose::Sample { temperature: 0.5, seed: 7 };
         let mut random = Random(7);
         let logits = [0.0, 0.5 * 3_f32.ln(), f32::NEG_INFINITY];
-        let mut counts = [0; 3];
+        let mut counts = [0_i32; 3];
         for _ in 0..10_000 {
             counts[choose(&logits, how, &mut random).unwrap() as usize] += 1;
         }

@@ -137,7 +137,9 @@ pub fn verify(
         let options = options_for(&model, options);
         let conversion = match &checkpoint {
             ModelPath::Local(path) => ggufkit::hf::plan(path, &options)?,
-            ModelPath::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
+            ModelPath::Remote(client, location) => {
+                ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?
+            }
         };
         let matrix = imatrix.map(ImatrixFile::open).transpose()?.map(Arc::new);
         ggufkit::verify::verify(model, &conversion.plan, matrix, &run, progress)

@@ -1,5 +1,9 @@
 //! Weights of one tensor, on request: statistics in two passes, maps of regions, and values. The page names the rows and bytes of each
 //! step, so that it can stop between two steps, and so that it can fetch the bytes of remote files first.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "sizes of blocks, columns of a part of a row, and cells of a map, whose numbers fit; a root mean square of single precision is one, too"
+)]
 
 use std::ops::Range;
 

@@ -15,5 +15,17 @@ mod variants;
 mod verify;
 
 gguf_test::main!(
-    chat, check, conformance, convert, estimate, evaluate, fuzz, image, imatrix, lora, quantize, variants, verify
+    chat,
+    check,
+    conformance,
+    convert,
+    estimate,
+    evaluate,
+    fuzz,
+    image,
+    imatrix,
+    lora,
+    quantize,
+    variants,
+    verify
 );

@@ -18,7 +18,7 @@ use super::problem::{ExportProblem, ExportWarning};
 use super::restore::{Contents, Stored};
 use super::sources::NewTensor;
 use super::{Export, ExportOptions, Failed, card, differences_of, dtype_of, pretty};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFiles;
 use crate::convert::plan_folder;
 use crate::documents::Documents;
 use crate::dtype::Dtype;
@@ -87,7 +87,7 @@ struct Modules {
 impl Modules {
     fn of(stored: &Stored, base: &Arc<dyn Folder>) -> Result<Modules, Failed> {
         let of_base = |e: crate::Error| ExportProblem::Base { message: e.to_string() };
-        let checkpoint = Checkpoint::open(&Documents::new(&**base)).map_err(of_base)?;
+        let checkpoint = TensorFiles::open(&Documents::new(&**base)).map_err(of_base)?;
         let shapes: BTreeMap<&str, &[u64]> =
             checkpoint.tensors().iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect();
         let conversion = plan_folder(&**base, &Options::default()).map_err(of_base)?;
@@ -99,8 +99,8 @@ impl Modules {
         let (mut firsts, mut names): (BTreeMap<String, usize>, BTreeSet<String>) = Default::default();
         for (of, tensor) in stored.tensors.iter().enumerate() {
             let name = &tensor.name;
-            let factor = FACTORS.iter().position(|ending| name.ends_with(ending));
-            let own = factor.map_or(name.as_str(), |factor| name.strip_suffix(FACTORS[factor]).unwrap_or(name));
+            let of_factor = |(factor, ending): (usize, &&str)| Some((Some(factor), name.strip_suffix(*ending)?));
+            let (factor, own) = FACTORS.iter().enumerate().find_map(of_factor).unwrap_or((None, name.as_str()));
             let other = || ExportProblem::NotInBase { tensor: name.clone() };
             let planned = by_name.get(own).ok_or_else(other)?;
             let dtype = dtype_of(tensor.ty, None)

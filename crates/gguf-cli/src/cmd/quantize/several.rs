@@ -58,8 +58,8 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions) -> Outco
     };
     let disks = preflight::disk_space(&named);
     if ui.schema.is_some() {
-        let disks = disks.iter().map(JsonDisk::from).collect();
-        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(Written::document).collect(), disks })?;
+        let plans = outputs.iter().map(Written::document).collect();
+        json::print(ui, 4, &JsonPlans { plans, disks: disks.iter().map(JsonDisk::from).collect() })?;
         return Ok(preflight::check_disk_space(ui, &disks).max(preflight::check_outputs(ui, &named, options)));
     }
     let mut columns = vec![
