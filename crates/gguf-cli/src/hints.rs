@@ -432,7 +432,7 @@ const FINDINGS: &[(&str, &str)] = &[
     ("name.shard", "gguf name FILE --rename renames the file; llama.cpp finds shards by their names"),
     ("name.encoding", "gguf name FILE --rename renames the file, or correct general.file_type with gguf set"),
     ("name.size", "gguf name FILE --rename renames the file"),
-    ("name.convention", "gguf name FILE --rename does that"),
+    ("name.convention", "gguf name FILE --rename renames the file"),
     // Importance matrices.
     ("imatrix.keys", "llama-quantize rejects the file; gguf imatrix convert writes the keys"),
     (

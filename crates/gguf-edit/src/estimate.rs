@@ -471,6 +471,15 @@ fn positions(keys: &Keys<'_>, rows: Option<u64>) -> Result<u64, EditError> {
     patches.or(rows).filter(|n| *n > 0).ok_or_else(|| keys.missing("image_size"))
 }
 
+/// The prefix of the names of blocks. Of a T5, the decoder is computed with a cache.
+fn blocks(shapes: &std::collections::HashMap<String, Vec<u64>>, tower: Option<&Tower>) -> &'static str {
+    let has = |prefix: &str| shapes.contains_key(&format!("{prefix}0.attn_q.weight"));
+    match tower {
+        Some(tower) => tower.blocks,
+        None => ["dec.blk.", "enc.blk."].into_iter().find(|prefix| has(prefix)).unwrap_or("blk."),
+    }
+}
+
 /// Reads the properties that determine the graph.
 fn read(model: &Model, arch: &str, tower: Option<&Tower>) -> Result<Hparams, EditError> {
     let gguf = model.gguf();
@@ -491,13 +500,7 @@ fn read(model: &Model, arch: &str, tower: Option<&Tower>) -> Result<Hparams, Edi
         Some(tower) => Some(positions(&keys, rows(tower.position_embd))?),
         None => keys.optional("context_length", MOST_CTX)?,
     };
-    let has_decoder = shapes.contains_key("dec.blk.0.attn_q.weight");
-    let blocks = match tower {
-        Some(tower) => tower.blocks,
-        None if has_decoder => "dec.blk.",
-        None if shapes.contains_key("enc.blk.0.attn_q.weight") => "enc.blk.",
-        None => "blk.",
-    };
+    let blocks = blocks(&shapes, tower);
     let mut kind = Kind::of(arch);
     if tower.is_some() {
         kind = Kind { has_cache: false, reads_cache: false, has_logits: false, has_distance_bias: false };

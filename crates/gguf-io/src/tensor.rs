@@ -342,7 +342,11 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<Stri
     let mut near: Vec<(usize, &str)> = names
         .take(LOOKED_AT)
         .filter_map(|other| other.to_str().ok().filter(|other| other.len() <= LONGEST))
-        .map(|other| (if is_part(other) { 0 } else { strsim::osa_distance(name, other) }, other))
+        .map(|other| {
+            let is_longer = name.strip_prefix(other).is_some_and(|end| end.starts_with('.'));
+            let distance = if is_part(other) { 0 } else { strsim::osa_distance(name, other) };
+            (if is_longer { distance.min(most) } else { distance }, other)
+        })
         .filter(|(distance, _)| *distance <= most)
         .collect();
     // A stable sort: equal distances keep the file's order.

@@ -190,8 +190,9 @@ impl Args {
             ("total", Memory::total),
         ];
         for (name, part) in parts {
-            let is_absent =
-                ["KV cache", "states"].contains(&name) && part(&estimate.cpu) == 0 && part(&estimate.gpu) == 0;
+            let is_absent = ["KV cache", "states", "output"].contains(&name)
+                && part(&estimate.cpu) == 0
+                && part(&estimate.gpu) == 0;
             if is_absent {
                 continue;
             }

@@ -157,7 +157,7 @@ fn chosen_names_are_no_findings() {
     let other = dir.path().join("other.gguf");
     fs::rename(&model, &other).unwrap();
     gguf(["check", text(&other)]).exits(0).prints(&[
-        "if you publish the file, rename it to Glossary-2.9M-BF16.gguf; gguf name FILE --rename does that\n",
+        "if you publish the file, rename it to Glossary-2.9M-BF16.gguf; gguf name FILE --rename renames the file\n",
     ]);
 }
 
