@@ -27,9 +27,9 @@ const KNOWN: &[(&str, usize, &str)] = &[
         4,
         "a piece; a head that is reserved before; tensors of heads that were read; a file that was reserved before",
     ),
-    ("gguf-hf/src/draft.rs", 1, "MAX_IDS"),
+    ("gguf-hf/src/draft_model.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/export.rs", 2, "MAX_FACTORS; tensors of a plan"),
-    ("gguf-hf/src/export/adapter.rs", 2, "PIECE"),
+    ("gguf-hf/src/export/adapter.rs", 1, "PIECE"),
     ("gguf-hf/src/export/files.rs", 2, "tensors of a plan; a head that was made"),
     ("gguf-hf/src/export/solve.rs", 2, "elements of an array that was walked"),
     ("gguf-hf/src/export/sources.rs", 1, "sources of a table's row"),
@@ -84,6 +84,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-quantize/src/imatrix/write.rs", 1, "BUFFER"),
     ("gguf-quantize/src/mix/pattern.rs", 3, "MAX_STEPS times MAX_NAME; a repetition of the grammar"),
     ("ggufkit/src/check/data.rs", 1, "files"),
+    ("ggufkit/src/verify/causes.rs", 1, "SAMPLE"),
 ];
 
 /// The crates that read files.
