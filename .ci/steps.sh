@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
   python_wheel)
-long_steps=(windows memory differences packages_of_formats conformance)
+long_steps=(windows memory differences packages_of_formats conformance round_trips web_viewer)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -230,3 +230,12 @@ conformance() {
     observed $name --copy --fork "$python" $suite/${name/[.-]/_}_write.py
   done
 }
+
+# Every generated checkpoint, exported and converted again, and verified against its conversion.
+round_trips() {
+  cargo test -p gguf-hf --test interop -- --ignored generated_checkpoints_come_back &&
+    cargo test -p gguf-cli --test interop -- --ignored verify::
+}
+
+# The page in Chromium.
+web_viewer() { .ci/web; }

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use gguf_format::{FieldKind, GgmlType, Gguf, Head, TensorInfo};
 use gguf_hf::export::{self, ExportOptions};
 use gguf_hf::{Options, OutType, convert, plan};
 use gguf_pipeline::RunOptions;
+use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use gguf_test::random::Random;
 use serde_json::Value;
@@ -194,18 +192,8 @@ fn generated_checkpoints_come_back() {
     let names: Vec<&String> = manifest["cases"].as_object().unwrap().keys().filter(|name| is_chosen(name)).collect();
     let text = |name: &String| fs::read_to_string(cases.join(format!("{name}.json"))).unwrap();
     let with_own: BTreeSet<String> = names.iter().filter_map(|name| Some(class_of(&text(name))?.to_owned())).collect();
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcomes = outcomes(name, &manifest["cases"][name.as_str()], &with_own);
-                    found.lock().unwrap().extend(outcomes);
-                }
-            });
-        }
-    });
-    let mut found = found.into_inner().unwrap();
+    let found = parallel::map(&names, |name| outcomes(name, &manifest["cases"][name.as_str()], &with_own));
+    let mut found: Vec<Outcome> = found.into_iter().flatten().collect();
     found.sort_by(|a, b| (&a.case, &a.class).cmp(&(&b.case, &b.class)));
     if let Some(report) = std::env::var_os("GGUF_REPORT") {
         let line = |o: &Outcome| format!("{}\t{}\t{:?}\t{}\n", o.case, o.class, o.is_same, o.notes);
@@ -320,7 +308,7 @@ fn blocks(tensor: &TensorInfo, random: &mut Random) -> Vec<u8> {
 
 gguf_test::tests! {
     [Shared] exported_checkpoints_convert_to_the_same_bytes, adapters_come_back_as_folders_of_peft;
-    [Shared, Peers] generated_checkpoints_come_back;
+    [Shared, Peers, Asking("takes minutes")] generated_checkpoints_come_back;
     [Shared, Peers, Torch] exported_values_have_the_bits_of_ggml;
     [Torch] transformers_gives_the_logits_and_tokens_of_the_originals;
 }
