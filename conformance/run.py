@@ -9,11 +9,11 @@ A reader exits with 0 if it accepts the file and with 1 if it rejects it; anythi
 an object with any of the fields of "expect" in manifest.json. What it prints is compared; what it leaves out is not.
 
 Options, before CMD:
-  --only TEXT       files whose name or rules contain TEXT
+  --only TEXT       files whose name contains TEXT, or that the rule TEXT is about
   --json            print the outcome of every file as JSON
   --time SECONDS    limit of processor time for each file (10)
   --memory MIB      limit of memory for each file (1024)
-  --jobs N          readers at once (2)
+  --jobs N          readers at once (one for each processor)
   --fork            CMD is PYTHON PROGRAM: import its modules once, and fork for each file. The limits are the same
   --files DIR       the folder that has files/, if not that of this script
   --record NAME VERSION DATE   write the outcomes to manifest.json
@@ -58,7 +58,10 @@ def run(extra, args):
 
 
 def run_once(extra, args):
-    process = subprocess.Popen([*args.command, *extra], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits(args.time, args.memory))
+    try:
+        process = subprocess.Popen([*args.command, *extra], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits(args.time, args.memory))
+    except OSError as e:
+        sys.exit(f"cannot run {args.command[0]}: {e.strerror}")
     try:
         out, err = process.communicate(timeout=6 * args.time)
     except subprocess.TimeoutExpired:
@@ -78,7 +81,10 @@ def run_forked(extra, args):
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder) / name for name in ("out", "err"))
         LOCAL.server.stdin.write(json.dumps([extra, str(out), str(err), args.time, args.memory]).encode() + b"\n")
-        child = int(LOCAL.server.stdout.readline())
+        child = LOCAL.server.stdout.readline()
+        if not child:
+            sys.exit(f"{args.command[1]}: its modules cannot be imported")
+        child = int(child)
         in_time = select.select([LOCAL.server.stdout], [], [], 6 * args.time)[0]
         if not in_time:
             os.kill(child, signal.SIGKILL)
@@ -88,6 +94,7 @@ def run_forked(extra, args):
 
 def serve(program):
     """The process that forks: for each line, it answers with the number of the fork, and then with the exit code."""
+    sys.path.insert(0, str(Path(program).resolve().parent))
     imports = [node for node in ast.parse(Path(program).read_text("utf-8")).body if isinstance(node, (ast.Import, ast.ImportFrom))]
     exec(compile(ast.Module(imports, []), program, "exec"), {})
     for line in sys.stdin:
@@ -186,7 +193,9 @@ def judge(row, path, args):
         try:
             found = json.loads(out)
         except ValueError as e:
-            return "crash", f"the output is not JSON: {e}"
+            return "crash", f"the output is not JSON: {e}: {out[:80].decode('utf-8', 'replace')!r}"
+        if not isinstance(found, dict):
+            return "crash", "the output is not a JSON object"
         wrong = difference(row["expect"], found)
         if wrong and "also" in row and not difference(row["also"], found):
             wrong = None
@@ -217,8 +226,16 @@ def check(path, row):
             sys.exit(f"{path}: not the file of this version of the suite; extract the archive again")
 
 
+def chosen(rows, args):
+    """The rows whose file name or rules are asked for."""
+    found = [r for r in rows if not args.only or args.only in Path(r["file"]).name or args.only in r.get("rules", ())]
+    if not found:
+        sys.exit(f"--only {args.only}: no file has this text in its name, and no rule has this name")
+    return found
+
+
 def read(manifest, args):
-    rows = [r for r in manifest["files"] if not args.only or args.only in r["file"] or args.only in r["rules"]]
+    rows = chosen(manifest["files"], args)
     results = {}
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         paths = {r["file"]: place(r, folder, args) for r in rows}
@@ -242,6 +259,9 @@ def read(manifest, args):
     else:
         rules = {rule["id"]: rule for rule in manifest["rules"]}
         for r, outcome, said in failed:
+            if outcome == "values":
+                print(f"{r['file']}: accepted with a wrong value: {said}")
+                continue
             rule = rules[r["rules"][0]]
             print(f"{r['file']}: {outcome}, expected {r['verdict']}" + (f" ({said})" if said else ""))
             print(f"    {rule['document']}, {rule['section']}: {rule['sentence']}" + (f" {rule['note']}" if rule["note"] else ""))
@@ -251,6 +271,10 @@ def read(manifest, args):
             total.update(counts)
             print(f"{name:14}" + "".join(f"{counts[c]:8}" for c in ["passed", "failed", *OUTCOMES]))
         print(f"{'all':14}" + "".join(f"{total[c]:8}" for c in ["passed", "failed", *OUTCOMES]))
+        # A program that rejects everything passes most files, but none that must be accepted.
+        bad = collections.Counter(r["verdict"] for r, _, _ in failed)
+        of = collections.Counter(r["verdict"] for r in rows)
+        print("passed by verdict: " + ", ".join(f"{v} {of[v] - bad[v]} of {of[v]}" for v in ("accept", "reject", "either")))
     outcomes = {name: outcome for name, (outcome, _) in results.items()}
     if args.record:
         record(args.record, outcomes)
@@ -292,7 +316,7 @@ def record(reader, outcomes):
 
 def write(manifest, args):
     """Models to a writer. What follows the last tensor is free."""
-    rows = [r for r in manifest["writers"] if not args.only or args.only in r["file"]]
+    rows = chosen(manifest["writers"], args)
 
     def one(r, folder):
         model = Path(folder) / "model.json"
@@ -303,7 +327,7 @@ def write(manifest, args):
 
 def copy(manifest, args):
     """Copies of all files whose bytes the specification fixes."""
-    rows = [r for r in manifest["files"] if "fixed" in r and (not args.only or args.only in r["file"])]
+    rows = chosen([r for r in manifest["files"] if "fixed" in r], args)
     return written(rows, lambda r, _: (args.files / r["file"], r["fixed"]), "copies", manifest, args)
 
 
@@ -369,7 +393,7 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--time", type=int, default=10)
     parser.add_argument("--memory", type=int, default=1024)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--files", type=Path, default=HERE)
     parser.add_argument("--record", nargs=3)
     parser.add_argument("--observed")

@@ -49,8 +49,10 @@ pub fn make(root: &Path, out: &Path) -> Result<()> {
         if let Some(folder) = out.join(&name).parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(out.join(&name), &content)?;
-        packed.push((name, Content::Bytes(content)));
+        // With its permissions: the runner is a program.
+        fs::copy(&from, out.join(&name))?;
+        let is_program = content.starts_with(b"#!");
+        packed.push((name, if is_program { Content::Program(from) } else { Content::Bytes(content) }));
     }
     packed.sort_by(|a, b| a.0.cmp(&b.0));
 
