@@ -145,6 +145,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
     fn load(path: &Path) -> Result<Name, String> {
         match path.is_absolute() {
             true => Ok(Name(path.to_owned())),
