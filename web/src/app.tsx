@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type RepositoryFile, listRepository, parseAddress } from "./address";
 import { Client, prepare } from "./client";
+import { Problem } from "./facts";
 import { type LocalModel, dropped, models } from "./files";
 import { Picker } from "./picker";
 import { count, size } from "./text";
@@ -200,11 +201,7 @@ export function App() {
         )}
       </div>
       <main>
-        {problem && (
-          <p role="alert" class="problem">
-            {problem}
-          </p>
-        )}
+        <Problem text={problem} />
         {choices.length > 0 && (
           <Choices title={`${choices.length} models`}>
             {choices.map((model) => (

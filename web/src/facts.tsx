@@ -13,3 +13,13 @@ export function FactsHead({ columns: [first, ...numbers] }: { columns: string[] 
     </thead>
   );
 }
+
+/** What went wrong, if anything. */
+export function Problem({ text }: { text: string | undefined }) {
+  if (!text) return null;
+  return (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  );
+}

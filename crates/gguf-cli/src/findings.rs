@@ -186,6 +186,17 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
+/// `tensor output.weight (byte 45706): `; empty for the whole file.
+pub fn subject(place: &Place) -> String {
+    match place {
+        Place::File => String::new(),
+        Place::Key { offset: Some(at), .. } | Place::Tensor { offset: Some(at), .. } => {
+            format!("{place} (byte {at}): ")
+        }
+        place => format!("{place}: "),
+    }
+}
+
 /// Groups findings by rule, the most severe first; the expected value and the hint are printed once per rule.
 fn print_findings(ui: &mut Ui, report: &Report, mut findings: Vec<Cow<'_, Finding>>) -> std::io::Result<()> {
     // Within a severity, rules are ordered by their first finding.
@@ -212,13 +223,7 @@ fn print_findings(ui: &mut Ui, report: &Report, mut findings: Vec<Cow<'_, Findin
         let code = ui.paint(first.code, Style::Bold);
         writeln!(ui.out, "{severity} {code}")?;
         for finding in findings.iter().skip(i).take(n) {
-            let place = match &finding.place {
-                Place::File => String::new(),
-                place @ (Place::Key { offset: Some(at), .. } | Place::Tensor { offset: Some(at), .. }) => {
-                    format!("{place} (byte {at}): ")
-                }
-                place => format!("{place}: "),
-            };
+            let place = subject(&finding.place);
             indented(ui, "  ", &format!("{place}{}", finding.message), Style::Plain)?;
         }
         indented(ui, "    expected: ", &first.expected, Style::Dim)?;

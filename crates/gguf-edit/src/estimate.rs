@@ -184,7 +184,7 @@ struct Hparams {
     has_token_types: bool,
     has_token_norm: bool,
     has_output_norm: bool,
-    /// The cache, and the results.
+    /// What the model keeps and computes.
     kind: Kind,
     layers: Vec<Layer>,
 }

@@ -60,7 +60,7 @@ pub fn in_folder(folder: &Path) -> Option<PathBuf> {
 /// finds for a name.
 ///
 /// # Errors
-/// If there is none, or it cannot be opened.
+/// If no library is found, or it cannot be opened.
 pub fn open<L: Opened, E: std::fmt::Display>(
     folder: Option<&Path>,
     load: impl Fn(&Path) -> Result<L, E>,

@@ -50,7 +50,7 @@ pub use windows::{Scores, WindowOptions, Windows};
 /// Opens the library of a folder, or the first that is found, in this process, which does nothing else.
 ///
 /// # Errors
-/// If there is none, it cannot be used, or its calling convention on this processor is unknown.
+/// If no library is found, or it cannot be used, or the calling convention of this processor is not known.
 fn open(folder: Option<&Path>) -> Result<Box<dyn Engine>, Error> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     // SAFETY: what the user has installed under this name is trusted to be libllama. Nothing else in this process depends on what it does.

@@ -50,7 +50,7 @@ impl Llama {
     /// Opens the library: that of a folder, or the first that is found.
     ///
     /// # Errors
-    /// If there is none, it cannot be opened, lacks a function, or has no device to compute on.
+    /// If no library is found, or it cannot be opened, lacks a function, or has no device to compute on.
     ///
     /// # Safety
     /// The library's code is run. Libraries named libllama must be it, and the process must not depend on state that the library changes.
@@ -62,16 +62,6 @@ impl Llama {
         // Libraries are not closed while the process runs: their threads may still be running, and models refer to them.
         let abi: &'static Abi = Box::leak(Box::new(abi));
         let f = &abi.functions;
-        let devices = |about: &mut Vec<(String, String)>| {
-            // SAFETY: the indexes are valid, and the texts are static.
-            unsafe {
-                for i in 0..(f.ggml_backend_dev_count)() {
-                    let device = (f.ggml_backend_dev_get)(i);
-                    let name = text((f.ggml_backend_dev_name)(device)).unwrap_or_default();
-                    about.push((name, text((f.ggml_backend_dev_description)(device)).unwrap_or_default()));
-                }
-            }
-        };
         let mut about = About { name: "libllama".to_owned(), version: abi.version.clone(), path, ..About::default() };
         let beside =
             about.path.parent().and_then(|folder| folder.to_str()).and_then(|folder| CString::new(folder).ok());
@@ -85,7 +75,14 @@ impl Llama {
             }
             (f.llama_backend_init)();
         }
-        devices(&mut about.devices);
+        // SAFETY: the indexes are valid, and the texts are static.
+        unsafe {
+            for i in 0..(f.ggml_backend_dev_count)() {
+                let device = (f.ggml_backend_dev_get)(i);
+                let name = text((f.ggml_backend_dev_name)(device)).unwrap_or_default();
+                about.devices.push((name, text((f.ggml_backend_dev_description)(device)).unwrap_or_default()));
+            }
+        }
         // SAFETY: the type of a CPU is 0 in all versions.
         if unsafe { (f.ggml_backend_dev_by_type)(0) }.is_null() {
             let path = about.path.display();
@@ -193,7 +190,7 @@ impl Engine for Llama {
                 let (text, out) = (bytes.as_ptr().cast::<c_char>(), tokens.as_mut_ptr());
                 (self.abi.functions.llama_tokenize)(vocab, text, length, out, room, specials.add, specials.parse)
             };
-            // A negative number is that of the tokens that there is no room for.
+            // If the tokens do not fit, the result is their number, negated.
             tokens.resize(n.unsigned_abs() as usize, 0);
             if n >= 0 {
                 return Ok(tokens);

@@ -33,8 +33,8 @@ impl<'a> Measurement<'a> {
         Ok(Measurement { engine, windows, done, perplexity })
     }
 
-    /// Evaluates the next group of windows; `false` if there is none. `each` gets the number of windows and the perplexity after each of
-    /// them.
+    /// Evaluates the next group of windows, and returns `false` if all are evaluated. `each` gets the number of windows and the perplexity after
+    /// each of them.
     ///
     /// # Errors
     /// If the engine fails, or an input or a score is not finite.

@@ -30,7 +30,7 @@ pub mod answer {
 /// Opens the library of a folder, or the first that is found, in this process, and answers the requests on standard input until it ends. Then the process
 /// ends at once, even if the library is computing. The process is restricted by [`sandbox::enter`] first.
 ///
-/// The process must do nothing else: what the user has installed as libllama is trusted to be it, and its code is run here.
+/// Call it in a process that does nothing else: it runs the code of the library that the user has installed.
 ///
 /// # Errors
 /// If the streams fail.
@@ -100,7 +100,7 @@ fn done(engine: &mut dyn Engine, mut request: Received) -> Result<Message, Error
         request::LOAD => {
             let path = path_of(request.bytes()?);
             let loaded = engine.load(&path)?;
-            // 0 if there is none.
+            // The number after that of the token: 0 means that there is none.
             let begin = loaded.begin.and_then(|token| u64::try_from(token).ok()).map_or(0, |token| token + 1);
             done.number(loaded.n_vocab as u64).number(begin).bytes(loaded.description.as_bytes())
         }

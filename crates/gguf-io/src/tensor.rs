@@ -335,18 +335,20 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<Stri
         return Vec::new();
     }
     let most = (name.len() / 5).max(usize::from(name.len() > 2)).min(3);
-    let is_part = |other: &str| {
-        let rest = other.strip_prefix(name).or_else(|| other.strip_suffix(name).filter(|rest| rest.ends_with('.')));
-        rest.is_some_and(|rest| rest.starts_with(['.', '_']) || rest.ends_with('.'))
+    let distance = |other: &str| {
+        let is_start = other.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '_']));
+        if is_start || other.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')) {
+            return 0;
+        }
+        let distance = strsim::osa_distance(name, other);
+        // Of a name with a part too many, the rest is near.
+        let is_longer = name.strip_prefix(other).is_some_and(|rest| rest.starts_with('.'));
+        if is_longer { distance.min(most) } else { distance }
     };
     let mut near: Vec<(usize, &str)> = names
         .take(LOOKED_AT)
         .filter_map(|other| other.to_str().ok().filter(|other| other.len() <= LONGEST))
-        .map(|other| {
-            let is_longer = name.strip_prefix(other).is_some_and(|end| end.starts_with('.'));
-            let distance = if is_part(other) { 0 } else { strsim::osa_distance(name, other) };
-            (if is_longer { distance.min(most) } else { distance }, other)
-        })
+        .map(|other| (distance(other), other))
         .filter(|(distance, _)| *distance <= most)
         .collect();
     // A stable sort: equal distances keep the file's order.

@@ -221,11 +221,7 @@ fn draft(place: &ModelPath, options: Options) -> Result<Draft, ggufkit::Error> {
     if is_gguf(place) {
         return Ok(Draft::copy_of(remote::model(place)?)?);
     }
-    let conversion = match place {
-        ModelPath::Local(path) => ggufkit::hf::plan(path, &options)?,
-        ModelPath::Remote(client, location) => ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?,
-    };
-    Ok(conversion.plan.into_draft())
+    Ok(remote::conversion(place, &options)?.plan.into_draft())
 }
 
 /// The scales of adapters: a number for all, or one for each.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use ggufkit::Model;
-use ggufkit::hf::Folder;
+use ggufkit::hf::{Conversion, Folder, Options};
 use ggufkit::remote::{Client, Location, Repo, RepoFolder, Secret, Settings};
 use pyo3::prelude::*;
 
@@ -59,6 +59,14 @@ pub fn model_folder(place: &ModelPath) -> Result<Box<dyn Folder>, ggufkit::Error
         ModelPath::Local(path) => Ok(Box::new(ggufkit::hf::model_folder(path)?)),
         ModelPath::Remote(client, location) => Ok(Box::new(folder(client, location)?)),
     }
+}
+
+/// Plans the conversion of a checkpoint.
+pub fn conversion(place: &ModelPath, options: &Options) -> Result<Conversion, ggufkit::Error> {
+    Ok(match place {
+        ModelPath::Local(path) => ggufkit::hf::plan(path, options)?,
+        ModelPath::Remote(client, location) => ggufkit::hf::plan_folder(&folder(client, location)?, options)?,
+    })
 }
 
 /// The folder of a checkpoint in a repository of the Hub.

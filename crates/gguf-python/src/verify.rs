@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::codec::{threads, type_name};
 use crate::progress;
-use crate::remote::{self, ModelPath};
+use crate::remote;
 use crate::value::{object, text};
 
 /// A tensor of a file or of the conversion of its checkpoint.
@@ -134,13 +134,7 @@ pub fn verify(
             .pre(pre)
             .fuse_qkv(fuse_qkv)
             .fuse_gate_up_experts(fuse_gate_up_experts);
-        let options = options_for(&model, options);
-        let conversion = match &checkpoint {
-            ModelPath::Local(path) => ggufkit::hf::plan(path, &options)?,
-            ModelPath::Remote(client, location) => {
-                ggufkit::hf::plan_folder(&remote::folder(client, location)?, &options)?
-            }
-        };
+        let conversion = remote::conversion(&checkpoint, &options_for(&model, options))?;
         let matrix = imatrix.map(ImatrixFile::open).transpose()?.map(Arc::new);
         ggufkit::verify::verify(model, &conversion.plan, matrix, &run, progress)
     };

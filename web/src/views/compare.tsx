@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
+import { Problem } from "../facts";
 import { models } from "../files";
 import { Picker } from "../picker";
 import { Table } from "../table";
@@ -70,11 +71,7 @@ export function CompareView({ client }: { client: Client }) {
         )}
         <Progress client={client} share={share} />
       </div>
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       {!compared && !problem && <p class="hint">The other file is compared with this one: its metadata, its tensors, and the error of its values.</p>}
       {compared && (
         <>

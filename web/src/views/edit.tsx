@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
+import { Problem } from "../facts";
 import { grouped } from "../text";
 import type { Edit, Edited } from "../types";
 
@@ -84,11 +85,7 @@ export function EditView({ client, files }: { client: Client; files: File[] }) {
           Remove
         </button>
       </form>
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       <p class="hint">
         A list is written as in JSON: [1, 2]. The file itself is not changed: no browser can do that. The edited one is saved beside it.
       </p>
@@ -104,11 +101,7 @@ export function EditView({ client, files }: { client: Client; files: File[] }) {
           ))}
         </ul>
       )}
-      {edited?.error !== undefined && (
-        <p class="problem" role="alert">
-          {edited.error}
-        </p>
-      )}
+      <Problem text={edited?.error} />
       {edited && edited.error === undefined && (
         <>
           <table class="facts">

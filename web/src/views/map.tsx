@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
+import { Problem } from "../facts";
 import { Heat } from "../plots";
 import { Table } from "../table";
 import { grouped, short } from "../text";
@@ -87,11 +88,7 @@ export function MapSection({ client, place, nRows, rowLen, title }: { client: Cl
             )}
             <Progress client={client} share={share} />
           </div>
-          {problem && (
-            <p class="problem" role="alert">
-              {problem}
-            </p>
-          )}
+          <Problem text={problem} />
           {map && (
             <>
               <p>

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
-import { FactsHead } from "../facts";
+import { FactsHead, Problem } from "../facts";
 import { grouped, size } from "../text";
 import type { Estimate, Memory } from "../types";
 
@@ -73,11 +73,7 @@ export function MemoryView({ client }: { client: Client }) {
         </label>
         {number("Layers on the GPU", gpuLayers, setGpuLayers)}
       </div>
-      {estimate?.error !== undefined && (
-        <p class="problem" role="alert">
-          {estimate.error}
-        </p>
-      )}
+      <Problem text={estimate?.error} />
       {estimate && estimate.error === undefined && (
         <>
           <table class="facts">

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
+import { Problem } from "../facts";
 import { Histogram } from "../plots";
 import { Table } from "../table";
 import { bits, grouped, short } from "../text";
@@ -42,11 +43,7 @@ export function WeightsView({ client, tensor, remote }: { client: Client; tensor
         </button>
         <Progress client={client} share={share} />
       </div>
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       {stats && <Figures stats={stats} of={tensor.n_elements ?? "?"} />}
       <MapSection
         client={client}

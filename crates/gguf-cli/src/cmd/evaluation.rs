@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::engine::SERVE;
 use crate::failure::{Failure, Verdict};
+use crate::findings::subject;
 use crate::json;
 use crate::open;
 use crate::ui::{grouped, shown_path};
@@ -122,7 +123,12 @@ impl Checked {
                 1 => String::new(),
                 n => format!("; {} errors in all", grouped(n)),
             };
-            let message = format!("{}: {}{more}", shown_path(file), finding.message);
+            let place = subject(&finding.place);
+            let expected = match finding.expected.is_empty() {
+                true => String::new(),
+                false => format!("; expected {}", finding.expected),
+            };
+            let message = format!("{}: {place}{}{expected}{more}", shown_path(file), finding.message);
             let help = format!("`gguf check {}` describes all problems", shown_path(path));
             return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
         }
@@ -176,6 +182,13 @@ pub fn windows_of(
 ) -> Result<Windows, Failure> {
     let tokens = engine.tokenize(text, Specials { add: true, parse: false })?;
     Ok(Windows::new(tokens, loaded, options)?)
+}
+
+/// `text.txt, 4 windows of 512 tokens, 1,020 scored`
+pub fn scored_text(text: Option<&Path>, windows: &Windows, n_scored: u64) -> String {
+    let text = text.map_or(String::new(), |text| format!("{}, ", shown_path(text)));
+    let [n, n_ctx] = [windows.len(), windows.n_ctx()].map(|n| grouped(n as u64));
+    format!("{text}{n} windows of {n_ctx} tokens, {} scored", grouped(n_scored))
 }
 
 /// `libllama 0.5.0, /usr/lib/libllama.so`

@@ -1,16 +1,21 @@
 //! `gguf kld`: how far models diverge from the model that they were made of.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gguf_engine::base::BaseFile;
+use gguf_engine::base::{BaseFile, StoredRows};
 use gguf_engine::{
-    BaseRow, Child, Comparison, Engine as _, Estimate, Loaded, Observe, Statistics, Windows, median, percentile,
+    About, BaseRow, Child, Comparison, Engine as _, Estimate, Loaded, Observe, Scores, Statistics, Windows, median,
+    percentile,
 };
 use gguf_pipeline::Progress as _;
 use serde_json::{Map, Value, json};
 
-use super::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, library_text, text_of, windows_of};
+use super::evaluation::{
+    Checked, Library, WindowArgs, estimate_json, library_json, library_text, scored_text, text_of, windows_of,
+};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path};
@@ -74,6 +79,58 @@ struct Compared<'a> {
     comparison: Comparison,
 }
 
+/// The probabilities of the original.
+enum Base {
+    /// The original is evaluated, too. The logits are those of the current window.
+    Model { engine: Child, loaded: Loaded, scores: Scores, logits: Vec<f32> },
+    /// A file has the probabilities. The rows are those of the current window.
+    File { path: PathBuf, file: BaseFile<File>, rows: StoredRows },
+}
+
+impl Base {
+    fn n_vocab(&self) -> usize {
+        match self {
+            Base::Model { loaded, .. } => loaded.n_vocab,
+            Base::File { file, .. } => file.n_vocab(),
+        }
+    }
+
+    /// Evaluates a group of windows.
+    fn evaluate(&mut self, windows: &Windows, group: Range<usize>) -> Result<(), Failure> {
+        if let Base::Model { engine, scores, .. } = self {
+            *scores = windows.evaluate(engine, group, false)?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next window, whose number in its group is given.
+    fn next(&mut self, windows: &Windows, in_group: usize) -> Result<(), Failure> {
+        match self {
+            Base::Model { engine, scores, logits, .. } => *logits = windows.logits(engine, scores, in_group)?,
+            Base::File { path, file, rows } => {
+                file.read_window(windows).map_err(|e| of_file(path, &e))?;
+                *rows = file.rows();
+            }
+        }
+        Ok(())
+    }
+
+    /// The probabilities after a scored token of the window.
+    fn row(&self, i: usize) -> BaseRow<'_> {
+        match self {
+            Base::Model { logits, loaded: Loaded { n_vocab, .. }, .. } => {
+                BaseRow::Logits(logits.get(i * n_vocab..(i + 1) * n_vocab).unwrap_or_default())
+            }
+            Base::File { rows, .. } => rows.row(i),
+        }
+    }
+}
+
+/// The failure of a file of probabilities.
+fn of_file(path: &Path, e: &gguf_engine::Error) -> Failure {
+    Failure::Bad(format!("{}: {e}", path.display())).with_help(crate::hints::for_engine(e.kind()))
+}
+
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let watch = Watch::new(self.quiet);
@@ -88,10 +145,8 @@ impl Args {
         };
         watch.clear();
         let all: Vec<(&Path, Statistics)> = compared.iter().map(|c| (c.path, c.comparison.statistics())).collect();
-        match (self.json, compared.first()) {
-            (true, Some(first)) => self.print_json(ui, &first.engine, &windows, &all)?,
-            (_, Some(first)) => self.print(ui, &first.engine, &windows, &all)?,
-            _ => {}
+        if let Some(first) = compared.first() {
+            self.print(ui, first.engine.about(), &windows, &all)?;
         }
         let is_over = |s: &Statistics| self.max_kld.is_some_and(|max| s.kld.value > max);
         let over: Vec<&(&Path, Statistics)> = all.iter().filter(|(_, s)| is_over(s)).collect();
@@ -137,67 +192,31 @@ impl Args {
         let base = Checked::new(base)?;
         let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
         let text = text_of(std::slice::from_ref(text))?;
-        let mut original = self.library.start()?;
-        let loaded = base.load(&mut original)?;
-        let windows = windows_of(&mut original, &loaded, &text, self.windows.options())?;
-        let mut compared = self.loaded(models, &checked, loaded.n_vocab)?;
-        let context = windows.context(Observe::Nothing);
-        original.prepare(&context)?;
-        compared.iter_mut().try_for_each(|c| c.engine.prepare(&context))?;
-        for group in windows.groups(0) {
-            let mut base_scores = windows.evaluate(&mut original, group.clone(), false)?;
-            let mut scores = Vec::new();
-            for c in &mut compared {
-                scores.push(windows.evaluate(&mut c.engine, group.clone(), false)?);
-            }
-            for (i, window) in group.enumerate() {
-                let base = windows.logits(&mut original, &mut base_scores, i)?;
-                let row = |i: usize| {
-                    BaseRow::Logits(base.get(i * loaded.n_vocab..(i + 1) * loaded.n_vocab).unwrap_or_default())
-                };
-                for (c, scores) in compared.iter_mut().zip(&mut scores) {
-                    let logits = windows.logits(&mut c.engine, scores, i)?;
-                    c.comparison.add(&windows, window, &logits, row)?;
-                }
-                progress(watch, &windows, window, &compared)?;
-            }
-        }
+        let mut engine = self.library.start()?;
+        let loaded = base.load(&mut engine)?;
+        let windows = windows_of(&mut engine, &loaded, &text, self.windows.options())?;
+        engine.prepare(&windows.context(Observe::Nothing))?;
+        let base = Base::Model { engine, loaded, scores: Scores::InEngine, logits: Vec::new() };
+        let mut compared = self.loaded(models, &checked, base.n_vocab())?;
+        compare(watch, &windows, base, &mut compared)?;
         Ok((windows, compared))
     }
 
     fn with_file<'a>(
         &self,
         watch: &Watch,
-        base: &Path,
+        path: &Path,
         models: &'a [PathBuf],
     ) -> Result<(Windows, Vec<Compared<'a>>), Failure> {
-        let about = |e: gguf_engine::Error| {
-            let help = crate::hints::for_engine(e.kind());
-            Failure::Bad(format!("{}: {e}", base.display())).with_help(help)
-        };
-        let file = gguf_io::open_regular(base)?;
+        let file = gguf_io::open_regular(path)?;
         let bytes = file.metadata().map_or(0, |data| data.len());
-        let mut file = BaseFile::new(file, bytes).map_err(about)?;
+        let file = BaseFile::new(file, bytes).map_err(|e| of_file(path, &e))?;
         let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
         let mut compared = self.loaded(models, &checked, file.n_vocab())?;
         let loaded = compared.first().map(|c| c.loaded.clone()).unwrap_or_default();
-        let windows = file.windows(&loaded, self.windows.options()).map_err(about)?;
-        compared.iter_mut().try_for_each(|c| c.engine.prepare(&windows.context(Observe::Nothing)))?;
-        for group in windows.groups(0) {
-            let mut scores = Vec::new();
-            for c in &mut compared {
-                scores.push(windows.evaluate(&mut c.engine, group.clone(), false)?);
-            }
-            for (i, window) in group.enumerate() {
-                file.read_window(&windows).map_err(about)?;
-                let rows = file.rows();
-                for (c, scores) in compared.iter_mut().zip(&mut scores) {
-                    let logits = windows.logits(&mut c.engine, scores, i)?;
-                    c.comparison.add(&windows, window, &logits, |i| rows.row(i))?;
-                }
-                progress(watch, &windows, window, &compared)?;
-            }
-        }
+        let windows = file.windows(&loaded, self.windows.options()).map_err(|e| of_file(path, &e))?;
+        let rows = file.rows();
+        compare(watch, &windows, Base::File { path: path.to_owned(), file, rows }, &mut compared)?;
         Ok((windows, compared))
     }
 
@@ -209,25 +228,26 @@ impl Args {
         }
     }
 
-    fn print(
-        &self,
-        ui: &mut Ui,
-        engine: &Child,
-        windows: &Windows,
-        all: &[(&Path, Statistics)],
-    ) -> std::io::Result<()> {
+    fn print(&self, ui: &mut Ui, about: &About, windows: &Windows, all: &[(&Path, Statistics)]) -> std::io::Result<()> {
         let (base, text) = self.source();
-        let n_scored = all.first().map_or(0, |(_, s)| s.count);
-        let text = text.map_or(String::new(), |text| format!("{}, ", shown_path(text)));
-        let scored = format!(
-            "{text}{} windows of {} tokens, {} scored",
-            grouped(windows.len() as u64),
-            grouped(windows.n_ctx() as u64),
-            grouped(n_scored as u64)
-        );
+        let n_scored = all.first().map_or(0, |(_, s)| s.count as u64);
+        if self.json {
+            let models: Vec<Value> = all.iter().map(|(path, s)| json_of(path, s)).collect();
+            let document = json!({
+                "base": json::path(base),
+                "text": text.map(json::path),
+                "library": library_json(about),
+                "n_ctx": windows.n_ctx(),
+                "windows": windows.len(),
+                "tokens": n_scored,
+                "max_kld": self.max_kld,
+                "models": models,
+            });
+            return json::print(ui, 3, &document);
+        }
         ui.field("  Original  ", Style::Dim, &shown_path(base))?;
-        ui.field("  Text      ", Style::Dim, &scored)?;
-        ui.field("  Library   ", Style::Dim, &library_text(engine.about()))?;
+        ui.field("  Text      ", Style::Dim, &scored_text(text, windows, n_scored))?;
+        ui.field("  Library   ", Style::Dim, &library_text(about))?;
         writeln!(ui.out)?;
         let mut columns = vec![Column::left("STATISTIC")];
         columns.extend(all.iter().map(|_| Column::right("")));
@@ -242,28 +262,27 @@ impl Args {
         }
         table.print(ui, 2)
     }
+}
 
-    fn print_json(
-        &self,
-        ui: &mut Ui,
-        engine: &Child,
-        windows: &Windows,
-        all: &[(&Path, Statistics)],
-    ) -> std::io::Result<()> {
-        let (base, text) = self.source();
-        let models: Vec<Value> = all.iter().map(|(path, s)| json_of(path, s)).collect();
-        let document = json!({
-            "base": json::path(base),
-            "text": text.map(json::path),
-            "library": library_json(engine.about()),
-            "n_ctx": windows.n_ctx(),
-            "windows": windows.len(),
-            "tokens": all.first().map_or(0, |(_, s)| s.count),
-            "max_kld": self.max_kld,
-            "models": models,
-        });
-        json::print(ui, 3, &document)
+/// Evaluates the models window after window, and compares them with the original.
+fn compare(watch: &Watch, windows: &Windows, mut base: Base, compared: &mut [Compared<'_>]) -> Result<(), Failure> {
+    compared.iter_mut().try_for_each(|c| c.engine.prepare(&windows.context(Observe::Nothing)))?;
+    for group in windows.groups(0) {
+        base.evaluate(windows, group.clone())?;
+        let mut scores = Vec::new();
+        for c in &mut *compared {
+            scores.push(windows.evaluate(&mut c.engine, group.clone(), false)?);
+        }
+        for (i, window) in group.enumerate() {
+            base.next(windows, i)?;
+            for (c, scores) in compared.iter_mut().zip(&mut scores) {
+                let logits = windows.logits(&mut c.engine, scores, i)?;
+                c.comparison.add(windows, window, &logits, |i| base.row(i))?;
+            }
+            progress(watch, windows, window, compared)?;
+        }
     }
+    Ok(())
 }
 
 /// Shows progress, or ends the work if it was interrupted.

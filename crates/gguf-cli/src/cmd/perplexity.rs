@@ -9,10 +9,12 @@ use gguf_io::Output;
 use gguf_pipeline::Progress as _;
 use serde_json::json;
 
-use super::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, library_text, text_of, windows_of};
+use super::evaluation::{
+    Checked, Library, WindowArgs, estimate_json, library_json, library_text, scored_text, text_of, windows_of,
+};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
-use crate::ui::{Style, Ui, grouped, shown_path};
+use crate::ui::{Style, Ui};
 use crate::watch::Watch;
 
 /// Measure the perplexity of a model on a text.
@@ -106,14 +108,7 @@ impl Args {
             return json::print(ui, 1, &document);
         }
         ui.title(&self.model)?;
-        let scored = format!(
-            "{}, {} windows of {} tokens, {} scored",
-            shown_path(&self.text),
-            grouped(windows.len() as u64),
-            grouped(windows.n_ctx() as u64),
-            grouped(result.count),
-        );
-        ui.field("  Text        ", Style::Dim, &scored)?;
+        ui.field("  Text        ", Style::Dim, &scored_text(Some(&self.text), windows, result.count))?;
         ui.field("  Library     ", Style::Dim, &library_text(about))?;
         ui.field("  Perplexity  ", Style::Dim, &format!("{:.4} ± {:.5}", estimate.value, estimate.error))
     }

@@ -19,8 +19,8 @@ use crate::watch::Watch;
 /// Generate text with a model, to see that it works.
 ///
 /// The prompt is the message of a user in the model's chat template; with --raw, or if the model has no template, it is
-/// the start of the text. Each token is the most probable one, so the text is that of llama-completion --temp 0 with the
-/// same library; with --temp it is chosen at random, the same for the same seed. The library is that of gguf engine.
+/// the start of the text. Each token is the most probable one; with --temp it is chosen at random, the same for the same
+/// seed. The library is that of gguf engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-/// Converts checkpoints of `hf-cases`, one in so many, to two types, and verifies the files.
+/// Converts one in `one_in` checkpoints of `hf-cases` to two types, and verifies the files.
 fn conversions_are_verified(one_in: usize) {
     let peers = Peers::get();
     let manifest = json(&peers::data("hf-cases/MANIFEST.json"));

@@ -404,7 +404,7 @@ impl Builder<'_> {
         let q = self.graph.permuted(q);
         let is_cached = inputs.idxs.is_some();
         if self.batch.flash && inputs.bias.is_none() {
-            // Those of the batch itself are 32-bit floats, which flash attention does not read.
+            // Keys and values of the batch itself are 32-bit floats, which flash attention does not read.
             if !is_cached {
                 k = self.graph.op(Ty::F16, [head_k, inputs.n_cells, layer.n_head_kv, 1], &[k]);
                 v = self.graph.op(Ty::F16, [head_v, inputs.n_cells, layer.n_head_kv, 1], &[v]);

@@ -114,7 +114,7 @@ impl Builder<'_> {
                     let both = self.matrix(x, n_x, false);
                     let steps = self.graph.op(Ty::F32, [n_heads, n, 1, 1], &[both]);
                     if has_norms {
-                        // Those of the inputs and outputs of the state.
+                        // The weights of what enters the state and what is read from it are normalized, too.
                         let rest = n_x.saturating_sub(n_heads) / 2;
                         for _ in 0..2 {
                             let normed = self.graph.op(Ty::F32, [rest, n, 1, 1], &[both]);
@@ -160,15 +160,13 @@ impl Builder<'_> {
                 let gated = self.graph.in_place(&[normed, gate]);
                 self.matrix(gated, n_embd, false)
             }
-            Kind::Shift { n_mix, n_lora, n_ff, has_receptance } => {
-                self.shift(layer, input, cur, (n_mix, n_lora, n_ff, has_receptance))
-            }
+            Kind::Shift { .. } => self.shift(layer, input, cur),
         }
     }
 
     /// A layer of RWKV: both of its parts read the difference of each token and the one before.
-    fn shift(&mut self, layer: &Recurrent, input: Id, cur: Id, sizes: (u64, u64, u64, bool)) -> Id {
-        let (n_mix, n_lora, n_ff, has_receptance) = sizes;
+    fn shift(&mut self, layer: &Recurrent, input: Id, cur: Id) -> Id {
+        let Kind::Shift { n_mix, n_lora, n_ff, has_receptance } = layer.kind else { return cur };
         let (n, n_embd) = (self.graph.ne(cur)[1], self.hparams.n_embd);
         let shape = [n_embd, n, 1, 1];
         let shifted = self.state(layer.n_shift);
@@ -191,7 +189,7 @@ impl Builder<'_> {
             let weight = builder.graph.external();
             builder.graph.op(Ty::F32, shape, &[weight, piece])
         };
-        // The last is the gate, which is computed after the recurrence.
+        // The last mixture is that of the gate, which is computed after the recurrence.
         let mut inputs: Vec<Id> = (1..n_mix).map(|_| of(self)).collect();
         let gate = of(self);
         if !has_receptance {

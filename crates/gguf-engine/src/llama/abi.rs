@@ -254,7 +254,7 @@ unsafe fn returned_into(function: unsafe extern "C" fn(), out: &mut Opaque) {
     }
 }
 
-/// As above, for AArch64, where the place is in the register x8.
+/// Calls a function that returns a large structure. On AArch64, the place of the structure is in the register x8.
 #[cfg(target_arch = "aarch64")]
 unsafe fn returned_into(function: unsafe extern "C" fn(), out: &mut Opaque) {
     // SAFETY: the function follows the calling convention of C.

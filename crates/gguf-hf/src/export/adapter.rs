@@ -134,6 +134,9 @@ impl Modules {
                     return Err(ExportProblem::Factors { tensor: name.clone() }.into());
                 }
                 if factor == 0 && !is_embedding {
+                    if tensor.shape.last() != Some(&n_columns) {
+                        return Err(other().into());
+                    }
                     // One factor belongs to all tensors that are parts of the module.
                     let first = *firsts.entry(module.to_owned()).or_insert(of);
                     if first != of && !is_same_data(stored, first, of)? {

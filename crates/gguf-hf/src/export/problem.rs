@@ -72,7 +72,7 @@ pub enum ExportProblem {
     },
     /// The base model of an adapter is not given.
     NoBase,
-    /// The base model of an adapter is given for a file that is none.
+    /// A base model is given, but the file is not an adapter.
     NotAnAdapter,
     /// The base model of an adapter cannot be used.
     Base {

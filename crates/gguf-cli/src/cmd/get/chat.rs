@@ -79,6 +79,12 @@ pub fn rendered(
         None => keys::TOKENIZER_CHAT_TEMPLATE,
     };
     let fail = |problem: String| Failure::Bad(format!("{}: {key}: {problem}", path.display()));
+    if gguf.get(key).is_none() {
+        let help = "gguf set FILE --chat-template-file TEMPLATE adds one".to_owned();
+        return Err(
+            Failure::Bad(format!("{}: no chat template: there is no key {key}", path.display())).with_help(Some(help))
+        );
+    }
     let template = gguf.get_as::<&str>(key).map_err(|e| fail(e.to_string()))?;
     jinja::render(template, &variables).map_err(fail)
 }

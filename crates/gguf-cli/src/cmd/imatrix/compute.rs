@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     min_expert_tokens: Option<i64>,
 
-    /// Also write the matrix to OUT.at_N after every N windows
+    /// Also write the matrix to OUT.at_WINDOWS, about every N windows: those of a batch are evaluated together
     #[arg(long, value_name = "N", alias = "save-frequency", value_parser = crate::cmd::at_least_one::<usize>)]
     snapshots: Option<usize>,
 
@@ -340,7 +340,10 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Reads the sums that an interrupted run has kept; `None` if there are none, or those of another run.
+/// Reads the sums that an interrupted run has kept; `None` if it has kept none.
+///
+/// # Errors
+/// If they are those of another run, or damaged.
 fn read_kept(path: &Path, identity: &str) -> Result<Option<(Kept, Observed)>, Failure> {
     let Ok(file) = fs::File::open(path) else { return Ok(None) };
     let mut file = BufReader::new(file);
