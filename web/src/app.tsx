@@ -243,9 +243,10 @@ export function App() {
             </nav>
             <section aria-label={TITLES[selected]}>
               {selected === "summary" && <SummaryView opened={shown.opened} />}
-              {selected === "metadata" && <MetadataView client={shown.client} filter={filter} />}
+              {selected === "metadata" && <MetadataView key={filter} client={shown.client} filter={filter} />}
               {selected === "tensors" && (
                 <TensorsView
+                  key={filter}
                   client={shown.client}
                   sharded={overview.files.length > 1}
                   filter={filter}

@@ -55,6 +55,8 @@ export async function give(page, files, name) {
 /** The texts of the cells that a table shows now, by rows. */
 export async function rows(page, label) {
   const table = page.getByRole("table", { name: label, exact: true });
+  // Rows that are not there yet show an ellipsis.
+  await table.getByRole("cell", { name: "…", exact: true }).first().waitFor({ state: "detached" });
   return table.getByRole("row").evaluateAll((rows) =>
     rows.filter((row) => row.querySelector('[role="cell"]')).map((row) => [...row.querySelectorAll('[role="cell"]')].map((cell) => cell.textContent)),
   );

@@ -1,5 +1,9 @@
 //! The functions of the module. Texts go in through `input`, answers come out through `output`; the numbers of rows and bytes are numbers of
 //! JavaScript, which are exact up to 2^53.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers of JavaScript are whole here, and addresses of WebAssembly have 32 bits"
+)]
 
 use std::cell::RefCell;
 use std::io;

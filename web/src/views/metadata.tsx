@@ -8,7 +8,6 @@ export function MetadataView({ client, filter }: { client: Client; filter: strin
   const [part, setPart] = useState(filter);
   const [list, setList] = useState({ n: 0, version: "" });
   const [detail, setDetail] = useState<KvRow>();
-  useEffect(() => setPart(filter), [filter]);
   useEffect(() => {
     let isCurrent = true;
     void client.ask<number>({ kind: "findKvs", part }).then((n) => isCurrent && setList({ n, version: part }));

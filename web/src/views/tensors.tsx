@@ -18,7 +18,6 @@ export function TensorsView({ client, sharded, filter, onTensor }: Props) {
   const [part, setPart] = useState(filter);
   const [order, setOrder] = useState<{ by: keyof typeof ORDERS; descending: boolean }>({ by: "file", descending: false });
   const [list, setList] = useState({ n: 0, version: "" });
-  useEffect(() => setPart(filter), [filter]);
   useEffect(() => {
     let isCurrent = true;
     const ask = { kind: "findTensors", part, order: ORDERS[order.by], descending: order.descending } as const;
