@@ -20,44 +20,50 @@ pub(crate) struct Grid {
     map: Vec<i32>,
     starts: Vec<u32>,
     neighbours: Vec<u16>,
-    eights: OnceLock<Eights>,
+    lists: OnceLock<Lists>,
+    short_lists: OnceLock<Lists>,
 }
 
-/// The codes of the neighbours in groups of eight, for kernels that process eight at a time; built on first use.
+/// The neighbours of all points as kernels read them: packed codes, in lists from which whole vectors can be loaded.
 #[derive(Debug)]
-pub(crate) struct Eights {
-    /// For each point its packed code, or the argument of [`Eights::list`].
+pub(crate) struct Lists {
+    /// For each point its packed code, or the argument of [`Lists::list`].
     pub places: Vec<i32>,
-    /// The lists one after the other, each padded to a multiple of eight with its last code.
+    /// The lists one after the other, each padded to a multiple of [`Lists::MULTIPLE`] with its last code.
     pub codes: Vec<u16>,
 }
 
-impl Eights {
-    /// The first of five bits that places do not use and [`Eights::list`] ignores.
-    pub const FREE: u32 = 20;
+impl Lists {
+    /// What the length of a padded list is a multiple of.
+    pub const MULTIPLE: usize = 8;
 
-    /// For a negative place: the start of its list in the codes, and its number of eights, at least one.
+    /// For a negative place: the start of its list in the codes, and the number of its neighbours, at least one.
     #[inline(always)]
     pub fn list(place: i32) -> (usize, usize) {
         let list = !place as usize;
-        (8 * (list & 0xf_ffff), list >> 25)
+        (Lists::MULTIPLE * (list & 0xf_ffff), list >> 20)
     }
 
-    fn new(grid: &Grid) -> Eights {
-        let mut eights = Eights { places: Vec::with_capacity(grid.map.len()), codes: Vec::new() };
+    /// The lists of a codebook; `shorten` gets the point and the codes of its neighbours.
+    fn new(grid: &Grid, shorten: impl Fn(usize, &mut Vec<u16>)) -> Lists {
+        let mut lists = Lists { places: Vec::with_capacity(grid.map.len()), codes: Vec::new() };
+        let mut list = Vec::new();
         for point in 0..grid.map.len() {
             match grid.place(point) {
-                PointPlace::On(index) => eights.places.push(i32::from(grid.codes[usize::from(index)])),
-                PointPlace::Near(list) => {
-                    let start = eights.codes.len() / 8;
-                    eights.codes.extend(list.iter().map(|&index| grid.codes[usize::from(index)]));
-                    let last = eights.codes[eights.codes.len() - 1];
-                    eights.codes.resize(eights.codes.len().next_multiple_of(8), last);
-                    eights.places.push(!((start | list.len().div_ceil(8) << 25) as i32));
+                PointPlace::On(index) => lists.places.push(i32::from(grid.codes[usize::from(index)])),
+                PointPlace::Near(near) => {
+                    list.clear();
+                    list.extend(near.iter().map(|&index| grid.codes[usize::from(index)]));
+                    shorten(point, &mut list);
+                    let start = lists.codes.len() / Lists::MULTIPLE;
+                    assert!(start < 1 << 20 && list.len() < 1 << 11, "the list fits into a place");
+                    lists.places.push(!((start | list.len() << 20) as i32));
+                    lists.codes.extend(&list);
+                    lists.codes.resize(lists.codes.len().next_multiple_of(Lists::MULTIPLE), list[list.len() - 1]);
                 }
             }
         }
-        eights
+        lists
     }
 }
 
@@ -85,6 +91,19 @@ impl Shape {
 
     fn level(self, code: u16, element: u32) -> u32 {
         u32::from(code) >> (self.bits * element) & ((1 << self.bits) - 1)
+    }
+
+    /// A bit for each level from the point's to the code's, apart for each element and direction: one code is between the point and another
+    /// in every element if its bits are among those of the other.
+    fn steps_away(self, mut point: usize, code: u16) -> u64 {
+        let (mut steps, base) = (0, self.base);
+        for i in 0..self.elements {
+            let (from, to) = (point as u32 % base, self.level(code, i));
+            let bits = (1u64 << from.abs_diff(to)) - 1;
+            steps = steps << (2 * (base - 1)) | bits << (if to > from { base - 1 } else { 0 });
+            point /= base as usize;
+        }
+        steps
     }
 }
 
@@ -170,10 +189,34 @@ impl Grid {
         &self.neighbours[self.starts[k] as usize..self.starts[k + 1] as usize]
     }
 
-    /// The lists in groups of eight.
+    /// All neighbours; built on first use.
     #[inline]
-    pub fn eights(&self) -> &Eights {
-        self.eights.get_or_init(|| Eights::new(self))
+    pub fn lists(&self) -> &Lists {
+        self.lists.get_or_init(|| Lists::new(self, |_, _| ()))
+    }
+
+    /// The neighbours that can be the nearest to a value that was rounded to the point, and is not as good as halfway between two levels;
+    /// built on first use.
+    ///
+    /// A neighbour is left out if one before it in the list is, in every element, on the same side of the point's level and not farther, or
+    /// on the level itself. The value is nearer to the point's level than to any other, so in no element is the error of the earlier one
+    /// larger; since each operation of the sum of errors is monotone, neither is its sum, whatever the weights, also with rounding. Of equal
+    /// sums the earlier one is chosen. The earlier one may be left out itself, by one that is before both and not farther than either.
+    #[inline]
+    pub fn short_lists(&self) -> &Lists {
+        self.short_lists.get_or_init(|| {
+            Lists::new(self, |point, list| {
+                let mut kept = Vec::new();
+                list.retain(|&code| {
+                    let away = self.shape.steps_away(point, code);
+                    let nearer = kept.iter().any(|k| k & !away == 0);
+                    if !nearer {
+                        kept.push(away);
+                    }
+                    !nearer
+                });
+            })
+        })
     }
 
     /// The index of a packed code that is in the codebook.
@@ -223,7 +266,8 @@ impl Grid {
             map: vec![-1; n_halves * n_halves],
             starts: vec![0],
             neighbours: Vec::new(),
-            eights: OnceLock::new(),
+            lists: OnceLock::new(),
+            short_lists: OnceLock::new(),
         };
         for (index, &code) in codes.iter().enumerate() {
             grid.map[shape.point(code)] = index as i32;
@@ -317,6 +361,64 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The position of the first of the nearest codes, as `iq2_find_best_neighbour` and `iq3_find_best_neighbour` compute it.
+    fn nearest(shape: Shape, list: &[u16], x: &[f32], roots: &[f32], scale: f32) -> Option<u16> {
+        let (mut best, mut found) = (f32::MAX, None);
+        for &code in list {
+            let mut error = 0.0;
+            for i in 0..shape.elements {
+                let d = scale * (2 * shape.level(code, i) + 1) as f32 - x[i as usize];
+                error += roots[i as usize] * d * d;
+            }
+            if error < best {
+                (best, found) = (error, Some(code));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn short_lists_have_the_nearest() {
+        let mut random = gguf_test::random::Random::new("short lists", 0);
+        for grid in [iq2_xxs(), iq2_xs(), iq2_s(), iq3_xxs(), iq3_s()] {
+            let (shape, all, short) = (grid.shape, grid.lists(), grid.short_lists());
+            let (mut n_all, mut n_short) = (0, 0);
+            for turn in 0..20_000 {
+                let scale = 0.01 + random.unit();
+                let id = 1.0 / scale;
+                let (mut x, mut roots): (Vec<f32>, Vec<f32>) = (vec![], vec![]);
+                for _ in 0..shape.elements {
+                    // Every third value is close to the middle of two levels, which is an even number, as close as the short lists allow.
+                    let level = random.below(shape.base as usize) as f32;
+                    let edge = 1.0f32 - 1.2 / 65536.0;
+                    let away = [2.0 * random.unit() - 1.0, edge, -edge][turn % 3];
+                    x.push(scale * (2.0 * level + 1.0 + away).max(-1.0));
+                    let root = random.unit();
+                    roots.push([0.0, 1.0, root][random.below(3)]);
+                }
+                let mut point = 0;
+                for x in x.iter().rev() {
+                    let level = (0.5 * (id * x - 1.0)).round_ties_even().clamp(0.0, (shape.base - 1) as f32);
+                    point = point * shape.base as usize + level as usize;
+                }
+                if all.places[point] >= 0 {
+                    assert_eq!(all.places[point], short.places[point]);
+                    continue;
+                }
+                let [all, short] = [all, short].map(|lists| {
+                    let (first, n) = Lists::list(lists.places[point]);
+                    &lists.codes[first..first + n]
+                });
+                (n_all, n_short) = (n_all + all.len(), n_short + short.len());
+                let found = nearest(shape, short, &x, &roots, scale);
+                assert_eq!(found, nearest(shape, all, &x, &roots, scale), "{x:?} {roots:?} {scale}");
+            }
+            assert!(n_short <= n_all && n_short > 0, "{n_short} of {n_all}");
+        }
+        let lengths = |grid: &'static Grid, lists: fn(&'static Grid) -> &'static Lists| lists(grid).codes.len();
+        assert!(3 * lengths(iq2_xs(), Grid::short_lists) < 2 * lengths(iq2_xs(), Grid::lists));
     }
 
     #[test]

@@ -56,6 +56,12 @@ pub trait Lanes: Copy + Debug {
     /// A table of sixteen numbers.
     type Table16: Copy;
 
+    /// Eight lanes of this instruction set, or of one that every machine with it has: for parts that have work for eight.
+    type Eight: Lanes;
+
+    /// The witness for [`Lanes::Eight`].
+    fn eight(self) -> Self::Eight;
+
     /// Runs a part of a kernel as a separate function, compiled for this instruction set. Kernels are entered this way, and large or shared
     /// parts are compiled once.
     fn call<P: Part<Self>>(self, part: P) -> P::Output;
@@ -148,25 +154,8 @@ pub trait Lanes: Copy + Debug {
     /// Lane `i` is `values[index[i] & 15]`.
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
 
-    /// Lane `i` is `from[i / 8]`. This and the following methods process lanes in groups of eight; `N` must be a multiple of 8.
-    #[inline(always)]
-    fn splat_eights(self, from: &[f32]) -> Self::F {
-        let mut lane = [0.0; MAX_LANES];
-        for i in 0..Self::N {
-            lane[i] = from[i / 8];
-        }
-        self.load(&lane)
-    }
-    /// Lane `i` is `from[starts[i / 8] + i % 8]`.
-    #[inline(always)]
-    fn load_eights(self, from: &[u16], starts: &[usize]) -> Self::I {
-        let mut lane = [0; MAX_LANES];
-        for (lane, &start) in lane[..Self::N].as_chunks_mut::<8>().0.iter_mut().zip(starts) {
-            *lane = *from[start..].first_chunk().unwrap();
-        }
-        self.load_u16(&lane)
-    }
-    /// Lane `i` is lane `i / 4 * 4 + (index[i] & 3)` of the table.
+    /// Lane `i` is lane `i / 4 * 4 + (index[i] & 3)` of the table. This and the following methods process lanes in groups of eight; `N` must
+    /// be a multiple of 8.
     #[inline(always)]
     fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 4))

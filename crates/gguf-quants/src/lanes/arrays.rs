@@ -222,6 +222,12 @@ impl Lanes for Arrays {
     type Table4 = [f32; 4];
     type Table8 = [f32; 8];
     type Table16 = [f32; 16];
+    type Eight = Arrays;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        self
+    }
 
     #[inline(never)]
     fn call<P: Part<Arrays>>(self, part: P) -> P::Output {

@@ -18,6 +18,12 @@ impl Avx2 {
         (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("bmi2"))
             .then_some(Avx2(()))
     }
+
+    /// The witness of a machine with AVX-512: its detection includes all of this.
+    #[inline(always)]
+    pub(super) fn of(_: super::avx512::Avx512) -> Avx2 {
+        Avx2(())
+    }
 }
 
 vectors! {
@@ -187,6 +193,12 @@ impl Lanes for Avx2 {
     type Table4 = F;
     type Table8 = F;
     type Table16 = [F; 2];
+    type Eight = Avx2;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        self
+    }
 
     call!(Avx2, "avx2,f16c,bmi2");
 
@@ -321,14 +333,6 @@ impl Lanes for Avx2 {
         }
     }
 
-    #[inline(always)]
-    fn splat_eights(self, from: &[f32]) -> F {
-        self.splat(from[0])
-    }
-    #[inline(always)]
-    fn load_eights(self, from: &[u16], starts: &[usize]) -> I {
-        self.load_u16(&from[starts[0]..])
-    }
     #[inline(always)]
     fn pick4(self, table: F, index: I) -> F {
         // SAFETY: see above.

@@ -187,6 +187,12 @@ impl Lanes for Avx512 {
     type Table4 = F;
     type Table8 = F;
     type Table16 = F;
+    type Eight = super::avx2::Avx2;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        super::avx2::Avx2::of(self)
+    }
 
     call!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,bmi2");
 
@@ -308,46 +314,6 @@ impl Lanes for Avx512 {
         unsafe { F(_mm512_permutexvar_ps(index.0, table.0)) }
     }
 
-    #[inline(always)]
-    fn splat_eights(self, from: &[f32]) -> F {
-        let (low, high) = (self.splat(from[0]), self.splat(from[1]));
-        // SAFETY: see above.
-        unsafe { F(_mm512_mask_blend_ps(0xff00, low.0, high.0)) }
-    }
-    #[inline(always)]
-    fn load_eights(self, from: &[u16], starts: &[usize]) -> I {
-        let (low, high) = (&from[starts[0]..][..8], &from[starts[1]..][..8]);
-        // SAFETY: see above; eight numbers are read of each.
-        unsafe {
-            let low = _mm256_castsi128_si256(_mm_loadu_si128(low.as_ptr().cast()));
-            let both = _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(high.as_ptr().cast()));
-            I(_mm512_cvtepu16_epi32(both))
-        }
-    }
-    #[inline(always)]
-    fn pick4(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe { F(_mm512_permutevar_ps(table.0, index.0)) }
-    }
-    #[inline(always)]
-    fn pick8(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe {
-            let half = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8);
-            // The low three bits of the index, and the offset of the half.
-            let index = _mm512_ternarylogic_epi32::<0xf8>(half, index.0, _mm512_set1_epi32(7));
-            F(_mm512_permutexvar_ps(index, table.0))
-        }
-    }
-    #[inline(always)]
-    fn least_of_eight(self, x: I) -> I {
-        // SAFETY: see above.
-        unsafe {
-            let two = _mm512_min_epi32(x.0, _mm512_shuffle_epi32::<0x4e>(x.0));
-            let four = _mm512_min_epi32(two, _mm512_shuffle_epi32::<0xb1>(two));
-            I(_mm512_min_epi32(four, _mm512_permutex_epi64::<0x4e>(four)))
-        }
-    }
     #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [F; LEN] {
         const { assert!(LEN.is_multiple_of(N)) };

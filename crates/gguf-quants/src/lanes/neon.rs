@@ -214,6 +214,12 @@ impl Lanes for Neon {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+    type Eight = super::twice::Twice<Neon>;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        super::twice::Twice(self)
+    }
 
     call!(Neon, "neon");
 

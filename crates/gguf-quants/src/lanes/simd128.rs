@@ -204,6 +204,12 @@ impl Lanes for Simd128 {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+    type Eight = super::twice::Twice<Simd128>;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        super::twice::Twice(self)
+    }
 
     #[inline(never)]
     fn call<P: Part<Simd128>>(self, part: P) -> P::Output {

@@ -195,6 +195,12 @@ impl Lanes for Sse41 {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+    type Eight = super::twice::Twice<Sse41>;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        super::twice::Twice(self)
+    }
 
     call!(Sse41, "sse4.1,ssse3");
 

@@ -420,20 +420,10 @@ kernel!(lanes_in_fours_and_eights, |lanes: L| {
             continue;
         }
         let (by8, least) = (lanes_of!(L, lanes.pick8(table, at), 0.0), lanes_of!(L, lanes.least_of_eight(at), 0));
-        let starts: [usize; MAX_LANES / 8] = numbered(|i| (index[i] & 15) as usize);
-        let words: [u16; 23] = numbered(|i| (i * 3001) as u16);
-        let loaded = lanes_of!(
-            L,
-            lanes.load_eights(&words[..starts[0].max(starts[1]).max(starts[2]).max(starts[3]) + 8], &starts),
-            0
-        );
-        let splat = lanes_of!(L, lanes.splat_eights(&floats[5..5 + L::N / 8]), 0.0);
         for i in 0..L::N {
             let eight = i / 8 * 8;
             assert_eq!(by8[i], floats[eight + (index[i] & 7) as usize], "{lanes:?}: of eight at {}", index[i]);
             assert_eq!(Some(&least[i]), index[eight..eight + 8].iter().min(), "{lanes:?}: {index:?}");
-            assert_eq!(loaded[i], i32::from(words[starts[i / 8] + i % 8]), "{lanes:?}: from {starts:?}");
-            assert_eq!(splat[i], floats[5 + i / 8], "{lanes:?}");
         }
     }
 });

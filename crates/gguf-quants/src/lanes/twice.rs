@@ -155,6 +155,12 @@ impl<L: Lanes> Lanes for Twice<L> {
     type Table4 = L::Table4;
     type Table8 = L::Table8;
     type Table16 = L::Table16;
+    type Eight = L::Eight;
+
+    #[inline(always)]
+    fn eight(self) -> Self::Eight {
+        self.0.eight()
+    }
 
     #[inline(always)]
     fn call<P: Part<Twice<L>>>(self, part: P) -> P::Output {
@@ -242,24 +248,6 @@ impl<L: Lanes> Lanes for Twice<L> {
     #[inline(always)]
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F {
         Pair(self.0.lookup16(table, index.0), self.0.lookup16(table, index.1))
-    }
-    #[inline(always)]
-    fn splat_eights(self, from: &[f32]) -> Self::F {
-        let next = L::N / 8;
-        if next == 0 {
-            self.splat(from[0])
-        } else {
-            Pair(self.0.splat_eights(from), self.0.splat_eights(&from[next..]))
-        }
-    }
-    #[inline(always)]
-    fn load_eights(self, from: &[u16], starts: &[usize]) -> Self::I {
-        let next = L::N / 8;
-        if next == 0 {
-            self.load_u16(&from[starts[0]..])
-        } else {
-            Pair(self.0.load_eights(from, starts), self.0.load_eights(from, &starts[next..]))
-        }
     }
     #[inline(always)]
     fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
