@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -120,8 +120,6 @@ pub fn parse() -> Result<Request, clap::Error> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let short = match args.get(1).and_then(|command| command.to_str()) {
         Some("estimate") => cmd::estimate::SHORT,
-        #[cfg(feature = "engine")]
-        Some("run") => cmd::run::SHORT,
         _ => &[],
     };
     for arg in &mut args {
@@ -205,8 +203,23 @@ const MEANT: &[(&str, &str)] = &[
     ("q", "quantize"),
 ];
 
+/// Letters of llama.cpp's tools that have no such meaning here, and what to use instead.
+const MEANT_OPTIONS: &[(&str, &str)] = &[
+    ("-m", "the model is an argument without an option"),
+    ("-n", "the number of tokens is --tokens"),
+    ("-t", "the number of threads is --threads, or -j"),
+];
+
 /// Adds a suggestion to the error about an unknown command.
 fn with_tip(mut e: clap::Error) -> clap::Error {
+    if let (clap::error::ErrorKind::UnknownArgument, Some(ContextValue::String(option))) =
+        (e.kind(), e.get(ContextKind::InvalidArg))
+        && let Some((_, tip)) = MEANT_OPTIONS.iter().find(|(letter, _)| letter == option)
+    {
+        let tip: StyledStr = (*tip).into();
+        e.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        return e;
+    }
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return e };
     let known = |name: &str| Cli::command().get_subcommands().any(|command| command.get_name() == name);
     let command = MEANT.iter().find(|(other, name)| other.eq_ignore_ascii_case(word) && known(name));

@@ -242,6 +242,11 @@ pub enum EditError {
         /// The damage.
         problem: String,
     },
+    /// The file is not a model, so it has no memory of its own to estimate.
+    NotEstimated {
+        /// What the file is instead.
+        what: NotEstimated,
+    },
     /// A key required for an estimate is missing.
     MissingKey {
         /// The key.
@@ -295,6 +300,7 @@ impl EditError {
             | EditError::NotDetermined { .. }
             | EditError::NotACopy { .. }
             | EditError::OtherDamaged { .. }
+            | EditError::NotEstimated { .. }
             | EditError::MissingKey { .. }
             | EditError::Hyperparameter { .. } => true,
             _ => false,
@@ -329,6 +335,27 @@ fn or_names(f: &mut fmt::Formatter<'_>, nearest: &[String]) -> fmt::Result {
     match nearest {
         [] => Ok(()),
         names => write!(f, "; did you mean {}?", names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" or ")),
+    }
+}
+
+/// The kind of a file that is not a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotEstimated {
+    /// An importance matrix.
+    Matrix,
+    /// A LoRA adapter.
+    Adapter,
+}
+
+impl fmt::Display for NotEstimated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotEstimated::Matrix => "an importance matrix; expected a model, such as the one that it was measured on",
+            NotEstimated::Adapter => {
+                "a LoRA adapter; expected its base model, to which it adds about the size of its file"
+            }
+        })
     }
 }
 
@@ -460,6 +487,7 @@ impl fmt::Display for EditError {
             EditError::OtherDamaged { other, problem } => {
                 write!(f, "{} is damaged as well: {problem}", other.display())
             }
+            EditError::NotEstimated { what } => write!(f, "is {what}"),
             EditError::MissingKey { key } => write!(f, "the key {} is missing; the estimate needs it", shown(key)),
             EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
             EditError::Asked { problem } => f.write_str(problem),

@@ -3,11 +3,12 @@
 //! Weights and caches are sums of sizes. The compute buffer is determined as in llama.cpp: the graph of one batch is laid out by the rules
 //! of ggml's allocator, without computing anything.
 
-use gguf_format::keys::GENERAL_ARCHITECTURE;
+use gguf_format::keys::{GENERAL_ARCHITECTURE, GENERAL_TYPE};
 use gguf_format::{GgmlType, Gguf, ValueRef, align_up};
 use gguf_io::{IntoModel, Model};
 
 use crate::EditError;
+use crate::edit_error::NotEstimated;
 
 mod build;
 mod graph;
@@ -291,6 +292,11 @@ pub fn estimate(model: impl IntoModel, setup: &Setup) -> Result<Estimate, EditEr
 
 fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let gguf = model.gguf();
+    match gguf.get_as::<&str>(GENERAL_TYPE) {
+        Ok("imatrix") => return Err(EditError::NotEstimated { what: NotEstimated::Matrix }),
+        Ok("adapter") => return Err(EditError::NotEstimated { what: NotEstimated::Adapter }),
+        _ => (),
+    }
     let architecture: String = gguf
         .get_as(GENERAL_ARCHITECTURE)
         .map_err(|_| EditError::MissingKey { key: GENERAL_ARCHITECTURE.to_owned() })?;
@@ -309,7 +315,13 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     }
     // Each sequence has a separate part, in multiples of 256 (`llama-context.cpp`).
     let n_ctx_seq = align_up(n_ctx / setup.n_seq, 256).unwrap_or(n_ctx).max(256);
-    let cells = Cells { full: n_ctx_seq, windowed: windowed_cells(&hparams, n_ctx_seq, setup) };
+    // Batches of decoders are at most as long as the context (`llama-context.cpp`).
+    let n_batch = match hparams.kind.reads_cache {
+        true => setup.n_batch.min(n_ctx_seq.saturating_mul(setup.n_seq)),
+        false => setup.n_batch,
+    };
+    let n_ubatch = setup.n_ubatch.min(n_batch);
+    let cells = Cells { full: n_ctx_seq, windowed: windowed_cells(&hparams, n_ctx_seq, n_ubatch, setup.full_window) };
     let n_layers = hparams.layers.len() as u64;
     let n_gpu = setup.n_gpu_layers.min(n_layers + 1);
     let first_gpu = (n_layers + 1 - n_gpu).min(n_layers + 1);
@@ -327,12 +339,12 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     }
     let n_tokens = match tower {
         Some(_) => n_ctx,
-        None => setup.n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq)),
+        None => n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq)),
     };
     let is_quantized = |ty: GgmlType| ty.info().is_some_and(|info| info.is_quantized());
     let batch = Batch {
         n_tokens,
-        n_outputs: n_tokens.min(setup.n_batch),
+        n_outputs: n_tokens.min(n_batch),
         n_seq: setup.n_seq,
         flash: setup.flash,
         rotates_k: is_quantized(setup.type_k),
@@ -345,7 +357,7 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let mut assumptions = vec![
         match tower {
             Some(_) => format!("an input of {n_tokens} positions; preprocessing and the projector are not counted"),
-            None => format!("batch {}, micro-batch {n_tokens}; no pipeline parallelism", setup.n_batch),
+            None => format!("batch {n_batch}, micro-batch {n_tokens}; no pipeline parallelism"),
         },
         match setup.flash {
             true => "flash attention is used".to_owned(),
@@ -397,12 +409,12 @@ fn check(setup: &Setup) -> Result<(), EditError> {
 }
 
 /// Cells of the cache for a sliding window: the window plus a batch, rounded up to a multiple of 256 (`llama-kv-cache-iswa.cpp`).
-fn windowed_cells(hparams: &Hparams, full: u64, setup: &Setup) -> Option<u64> {
+fn windowed_cells(hparams: &Hparams, full: u64, n_ubatch: u64, full_window: bool) -> Option<u64> {
     let window = hparams.window.filter(|_| hparams.layers.iter().any(|layer| layer.is_windowed))?;
-    if setup.full_window {
+    if full_window {
         return Some(full);
     }
-    align_up(full.min(window.saturating_add(setup.n_ubatch)), 256)
+    align_up(full.min(window.saturating_add(n_ubatch)), 256)
 }
 
 /// The size of the keys and values of a layer.

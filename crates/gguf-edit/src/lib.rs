@@ -47,7 +47,7 @@ pub mod tokens;
 pub mod typed;
 
 pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};
-pub use edit_error::EditError;
+pub use edit_error::{EditError, NotEstimated};
 pub use edits::{Change, Edit, ElementChange, apply, rename};
 pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};

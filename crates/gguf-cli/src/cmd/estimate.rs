@@ -160,8 +160,7 @@ impl Args {
         if is_tower {
             ui.field("  Positions ", Style::Cyan, &grouped(estimate.n_ctx))?;
         } else {
-            let text = format!("{} tokens{trained}, {} at a time", grouped(estimate.n_ctx), grouped(setup.n_ubatch));
-            ui.field("  Context  ", Style::Cyan, &text)?;
+            ui.field("  Context  ", Style::Cyan, &format!("{} tokens{trained}", grouped(estimate.n_ctx)))?;
         }
         let has_cache = estimate.cpu.cache > 0 || estimate.gpu.cache > 0;
         if has_cache {

@@ -43,8 +43,9 @@ impl Library {
     /// If there is no library, or it cannot be used.
     pub fn start(&self) -> Result<Child, Failure> {
         let folder = self.folder()?;
-        let program = std::env::current_exe()
-            .map_err(|e| Failure::CouldNotRun(format!("cannot find the program itself, to run it again: {e}")))?;
+        let program = std::env::current_exe().map_err(|e| {
+            Failure::CouldNotRun(format!("cannot find the path of this program, to start it as another process: {e}"))
+        })?;
         let mut command = Command::new(program);
         command.arg(SERVE).args(&folder);
         Ok(Child::start(command, folder.as_deref())?)
@@ -70,7 +71,7 @@ impl Threads {
 /// The size of windows and batches.
 #[derive(Debug, clap::Args)]
 pub struct WindowArgs {
-    /// Tokens of a window
+    /// Window size in tokens
     #[arg(short, long, value_name = "N", alias = "ctx-size", default_value = "512", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
     pub ctx: u32,
 
@@ -114,7 +115,7 @@ impl Checked {
     /// If the model has errors, or is not a file of this machine.
     pub fn new(path: &Path) -> Result<Checked, Failure> {
         if open::is_url(path) {
-            let problem = "expected a path, found a URL; libllama reads files of this machine";
+            let problem = "expected a path, found a URL; libllama reads local files only";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", path.display())));
         }
         let check = ggufkit::check(path)?;

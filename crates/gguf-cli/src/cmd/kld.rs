@@ -29,7 +29,7 @@ use crate::watch::Watch;
 /// come from a file of llama-perplexity --kl-divergence-base, which has the text as well. Such files raise
 /// probabilities that are very small, so their perplexities are too low; the statistics are then those of
 /// llama-perplexity --kl-divergence. Uncertainties are one standard error. With --max-kld, the exit code is 1 if the
-/// mean divergence of a model is larger. The library is that of gguf engine.
+/// mean divergence of a model is larger. `gguf engine` shows the library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -20,13 +20,13 @@ use crate::watch::Watch;
 /// Measure the perplexity of a model on a text.
 ///
 /// The text is cut into windows, and the second half of each is scored, as by llama-perplexity: with the same library
-/// the result is the same. The uncertainty is one standard error. The library is that of gguf engine.
+/// the result is the same. The uncertainty is one standard error. `gguf engine` shows the library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf perplexity model.gguf text.txt
   gguf perplexity model.gguf text.txt --ctx 2048 --chunks 20
-  gguf perplexity model.gguf text.txt --save-base base.kld    probabilities for llama-perplexity or gguf kld --base
+  gguf perplexity model.gguf text.txt --save-base base.kld    for gguf kld --base
   gguf perplexity model.gguf text.txt --json | jq .perplexity.value")]
 pub struct Args {
     /// GGUF model; any shard of a split model

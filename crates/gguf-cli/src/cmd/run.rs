@@ -20,12 +20,12 @@ use crate::watch::Watch;
 ///
 /// The prompt is the message of a user in the model's chat template; with --raw, or if the model has no template, it is
 /// the start of the text. Each token is the most probable one; with --temp it is chosen at random, the same for the same
-/// seed. The library is that of gguf engine.
+/// seed. `gguf engine` shows the library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf run model.gguf 'What is a tensor?'
-  gguf run model.gguf 'Once upon a time' --raw -n 64
+  gguf run model.gguf 'Once upon a time' --raw --tokens 64
   gguf run model.gguf 'Tell me a story' --temp 0.8 --seed 7
   gguf run model.gguf Hello --json | jq -r .text")]
 pub struct Args {
@@ -35,8 +35,8 @@ pub struct Args {
     /// The prompt
     prompt: String,
 
-    /// Maximum number of tokens to generate; -n N, as in llama.cpp's tools, is accepted, too
-    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Maximum number of tokens to generate
+    #[arg(long, alias = "n-predict", alias = "predict", value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     tokens: u32,
 
     /// Use the prompt as it is, without the chat template
@@ -61,9 +61,6 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Short options of llama.cpp's tools, and the options of this command.
-pub const SHORT: &[(&str, &str)] = &[("-n", "--tokens")];
 
 fn temperature(text: &str) -> Result<f32, String> {
     let temperature = text.parse::<f32>().ok().filter(|t| t.is_finite() && *t > 0.0);

@@ -18,9 +18,9 @@ struct Listed {
     value: String,
 }
 
-/// The option in a line of a help text such as `  -o, --output <OUT>  Output file`.
+/// The option in a line of a help text such as `  -o, --output <OUT>  Output file`. Other lines are indented further.
 fn option(line: &str) -> Option<Listed> {
-    let line = line.trim_start();
+    let line = line.strip_prefix("      --").map(|_| &line[6..]).or_else(|| line.strip_prefix("  "))?;
     let (letter, rest) = match line.strip_prefix("--") {
         Some(rest) => (None, rest),
         None => {
@@ -73,6 +73,30 @@ fn a_letter_has_one_meaning() {
     assert!(several.is_empty(), "letters with several meanings: {several:?}");
 }
 
+/// Nor does a command accept a letter that its help does not list: those that llama.cpp's tools use for something else.
+#[test]
+fn a_command_has_the_letters_of_its_help() {
+    let all = all();
+    for (command, options) in &all {
+        for letter in ["c", "m", "n", "t"] {
+            if !options.iter().any(|option| option.letter.as_deref() == Some(letter)) {
+                let option = format!("-{letter}");
+                let run = gguf(command.split(' ').chain([option.as_str()]));
+                run.exits(2).says(&[&format!("unexpected argument '{option}' found")]);
+            }
+        }
+    }
+}
+
+#[test]
+fn letters_of_llama_cpp_have_a_tip() {
+    gguf(["run", "model.gguf", "Hello", "-n", "64"]).exits(2).says(&["tip: the number of tokens is --tokens"]);
+    gguf(["perplexity", "-m", "model.gguf"]).exits(2).says(&["tip: the model is an argument without an option"]);
+    gguf(["perplexity", "model.gguf", "text.txt", "-t", "4"])
+        .exits(2)
+        .says(&["tip: the number of threads is --threads, or -j"]);
+}
+
 #[test]
 fn every_command_that_writes_a_model_has_output() {
     for (command, options) in all() {
@@ -84,23 +108,23 @@ fn every_command_that_writes_a_model_has_output() {
     }
 }
 
-/// A row of the table: the letter, the values, and the commands.
-type Row = (Option<String>, BTreeSet<String>, Vec<String>);
+/// A row of the table: the values, and the commands.
+type Row = (BTreeSet<String>, Vec<String>);
 
 #[test]
 fn the_book_has_a_table_of_all_options() {
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    // An option with a letter in some commands only has two rows.
+    let mut rows: BTreeMap<(String, Option<String>), Row> = BTreeMap::new();
     let all = all();
     for (command, options) in &all {
         for option in options {
-            let row = rows.entry(option.name.clone()).or_default();
-            row.0 = row.0.take().or(option.letter.clone());
-            row.1.extend((!option.value.is_empty()).then(|| option.value.clone()));
-            row.2.push(format!("`{command}`"));
+            let (values, commands) = rows.entry((option.name.clone(), option.letter.clone())).or_default();
+            values.extend((!option.value.is_empty()).then(|| option.value.clone()));
+            commands.push(format!("`{command}`"));
         }
     }
     let mut table = String::from("| option | value | commands |\n|---|---|---|\n");
-    for (name, (letter, values, commands)) in rows {
+    for ((name, letter), (values, commands)) in rows {
         let letter = letter.map_or(String::new(), |letter| format!("`-{letter}`, "));
         let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
         let commands = match commands.len() == all.len() {

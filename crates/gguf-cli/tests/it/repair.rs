@@ -162,13 +162,41 @@ fn model(dir: &Path) -> PathBuf {
 }
 
 #[test]
+fn estimate_says_that_a_file_is_no_model() {
+    let dir = folder();
+    let matrix = dir.path().join("imatrix.gguf");
+    fs::copy(glossary().join("../imatrix.gguf"), &matrix).unwrap();
+    gguf(["estimate", text(&matrix)])
+        .exits(1)
+        .says(&["imatrix.gguf: is an importance matrix; expected a model, such as the one that it was measured on\n"]);
+    gguf(["set", text(&matrix), "general.type=adapter", "--allow-invalid", "-q"]).exits(0);
+    gguf(["estimate", text(&matrix)]).exits(1).says(&[
+        "imatrix.gguf: is a LoRA adapter; expected its base model, to which it adds about the size of its file\n",
+    ]);
+}
+
+/// A step computes no more tokens than a batch, nor a batch more than the context, which is a multiple of 256.
+#[test]
+fn estimate_limits_batches() {
+    let dir = folder();
+    let path = model(dir.path());
+    let print = |options: &[&str], line: &str| {
+        gguf(["estimate", text(&path)].iter().chain(options)).exits(0).prints(&[line]);
+    };
+    print(&["-c", "128"], "  Context  128 tokens (trained on 512)\n");
+    print(&["-c", "128"], "* batch 256, micro-batch 256; no pipeline parallelism\n");
+    print(&["-c", "4096", "-b", "96"], "* batch 96, micro-batch 96; no pipeline parallelism\n");
+    print(&["-c", "4096"], "* batch 2048, micro-batch 512; no pipeline parallelism\n");
+}
+
+#[test]
 fn estimate_says_what_a_model_takes() {
     let dir = folder();
     let path = model(dir.path());
     let run = gguf(["estimate", text(&path), "--ctx", "4096"]).exits(0).silently();
     // llama.cpp's report: 6.00 MiB of caches, 10.51 MiB of compute buffers.
     run.prints(&[
-        "  Context  4,096 tokens (trained on 512), 512 at a time\n",
+        "  Context  4,096 tokens (trained on 512)\n",
         "  MEMORY       HOST\n  weights   5.77 MB\n  KV cache  6.29 MB\n  compute   11.0 MB\n",
         "* flash attention is used\n",
     ]);

@@ -157,6 +157,7 @@ fn estimates_are_what_llama_cpp_reports() {
         (&["n_ctx=2048", "swa_full=0", "type_k=8", "type_v=8"], |s| {
             (s.n_ctx, s.type_k, s.type_v) = (Some(2048), GgmlType::Q8_0, GgmlType::Q8_0);
         }),
+        (&["n_ctx=4096", "swa_full=0", "n_batch=96"], |s| s.n_batch = 96),
         (&["n_ctx=8192", "swa_full=0", "n_seq_max=4"], |s| (s.n_ctx, s.n_seq) = (Some(8192), 4)),
     ];
     let glossary = peers.data("glossary-bf16.gguf");

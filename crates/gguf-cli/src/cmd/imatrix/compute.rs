@@ -40,8 +40,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 ///
 /// The model is evaluated on windows of the texts, which are read as one, and the squared inputs of each weight are added
 /// up per column, as by llama-imatrix: with the same library and options the output is the same, except for the names of
-/// the texts, which are file names here. For models with experts, the coverage of the experts is reported. The library
-/// is that of gguf engine.
+/// the texts, which are file names here. For models with experts, the coverage of the experts is reported.
+/// `gguf engine` shows the library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,11 +77,11 @@ pub struct Args {
     #[arg(long)]
     process_output: bool,
 
-    /// Read the names of special tokens in the texts as these tokens
+    /// Parse special tokens in the texts, such as <s>; by default, they are plain text
     #[arg(long)]
     parse_special: bool,
 
-    /// The texts have a conversation per line, as JSON, which the model's chat template renders
+    /// Read one conversation per line, as JSON, and render it with the model's chat template
     #[arg(long, conflicts_with = "parse_special")]
     chat: bool,
 
@@ -89,11 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "FROM", alias = "in-file")]
     r#continue: Vec<PathBuf>,
 
-    /// Go on after --chunks until each expert has this many tokens, or the texts end; experts with fewer are named
+    /// After --chunks, continue until each expert has this many tokens or the texts end; list the experts with fewer
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     min_expert_tokens: Option<i64>,
 
-    /// Also write the matrix to OUT.at_WINDOWS, about every N windows: those of a batch are evaluated together
+    /// Also write the matrix to OUT.at_WINDOWS about every N windows, at the end of a batch
     #[arg(long, value_name = "N", alias = "save-frequency", value_parser = crate::cmd::at_least_one::<usize>)]
     snapshots: Option<usize>,
 
