@@ -35,13 +35,25 @@ types="Q8_0 Q6_K_L Q6_K Q5_K_L Q5_K_M Q4_K_L Q4_K_M Q4_K_S IQ4_XS Q3_K_XL Q3_K_M
 
 mkdir -p "$folder"
 
-# The model in full precision, if it is there.
+# Whether a file is finished. One with a journal belongs to an interrupted run, which the same command continues.
+finished() {
+  [ -e "$1" ] && [ ! -e "$1.journal" ]
+}
+
+# The model in full precision, if it is finished.
 model() {
   for file in "$folder"/*-BF16.gguf "$folder"/*-F16.gguf "$folder"/*-F32.gguf; do
     case $file in
       */mmproj-*) ;;
-      *) [ ! -e "$file" ] || { echo "$file"; return; } ;;
+      *) ! finished "$file" || { echo "$file"; return; } ;;
     esac
+  done
+}
+
+# The encoder of images or sound, if it is finished.
+encoder() {
+  for file in "$folder"/mmproj-*.gguf; do
+    ! finished "$file" || { echo "$file"; return; }
   done
 }
 
@@ -51,26 +63,31 @@ full=$(model)
 name=${full%-*}
 echo "model: $full"
 
-# 2. The encoder of images or sound.
-if [ -z "$(find "$folder" -name 'mmproj-*.gguf')" ] && gguf convert "$checkpoint" --mmproj --dry-run -q >/dev/null 2>&1; then
-  gguf convert "$checkpoint" --mmproj -o "$folder" --resume
+# 2. The encoder of images or sound, or the reason why there is none.
+if [ -z "$(encoder)" ]; then
+  if reason=$(gguf convert "$checkpoint" --mmproj --dry-run -q 2>&1 >/dev/null); then
+    gguf convert "$checkpoint" --mmproj -o "$folder" --resume
+  else
+    echo "no encoder: ${reason#gguf: error: }"
+  fi
 fi
 
-# 3. The matrix, which must match the model and cover the smallest type.
+# 3. The matrix, which must match the model and cover the smallest type. The files name the copy that is published.
 gguf imatrix check "$matrix" "$full" IQ3_XXS -q || fail "$matrix: does not match $full; see gguf imatrix check"
 [ -e "$name.imatrix.gguf" ] || gguf imatrix convert "$matrix" -o "$name.imatrix.gguf" --format gguf
 
 # 4. All types and the recipe from one read: those that are missing.
 missing=''
 for type in $types; do
-  [ -e "$name-${type%%=*}.gguf" ] || missing="$missing $type"
+  finished "$name-${type%%=*}.gguf" || missing="$missing $type"
 done
 # shellcheck disable=SC2086 # several words
-[ -z "$missing" ] || gguf quantize "$full" -o "$folder" $missing --imatrix "$matrix" --resume
+[ -z "$missing" ] || gguf quantize "$full" -o "$folder" $missing --imatrix "$name.imatrix.gguf" --resume
 
 # 5. Every file is checked, and hashed.
 gguf check -q "$folder"/*.gguf || fail 'a file has errors; see gguf check'
-(cd "$folder" && sha256sum ./*.gguf >SHA256SUMS)
+if command -v sha256sum >/dev/null; then sum=sha256sum; else sum='shasum -a 256'; fi
+(cd "$folder" && $sum ./*.gguf >SHA256SUMS)
 
 # 6. The card, which is the README of a repository on the Hub.
 set -- "$folder"/*.gguf

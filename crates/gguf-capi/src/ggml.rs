@@ -172,7 +172,7 @@ impl Ggml {
         let overhead = unsafe { (ggml.tensor_overhead)() };
         if overhead != OBJECT_BYTES + size_of::<Tensor>() {
             return Err(Failure::new(format!(
-                "the ggml of this process has another struct ggml_tensor: {overhead} bytes with its object, not {}",
+                "the ggml in this process has a different struct ggml_tensor: {overhead} bytes including its object, expected {}",
                 OBJECT_BYTES + size_of::<Tensor>()
             )));
         }

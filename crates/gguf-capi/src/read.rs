@@ -245,20 +245,20 @@ fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result
         let at = info.info_offset;
         let bad = |text: String| Failure::at(at, format_args!("tensor {} ({}): {text}", info.index, shown(name)));
         if name.len() >= MAX_NAME {
-            return Err(bad(format!("its name has {} bytes, {} are allowed", name.len(), MAX_NAME - 1)));
+            return Err(bad(format!("its name has {} bytes; at most {} are allowed", name.len(), MAX_NAME - 1)));
         }
         seen.try_reserve(1).map_err(|_| no_memory())?;
         if !seen.insert(name) {
             return Err(bad("duplicate name".into()));
         }
         if info.dims.len() > MAX_DIMS {
-            return Err(bad(format!("it has {} dimensions, {MAX_DIMS} are allowed", info.dims.len())));
+            return Err(bad(format!("it has {} dimensions; at most {MAX_DIMS} are allowed", info.dims.len())));
         }
         let mut ne = [1i64; MAX_DIMS];
         for (n, dim) in ne.iter_mut().zip(info.dims) {
             *n = i64::try_from(dim).map_err(|_| bad(format!("the dimension {dim} is negative as a signed number")))?;
         }
-        let n_elements = n_elements(ne).ok_or_else(|| bad(format!("{ne:?} elements are too many")))?;
+        let n_elements = n_elements(ne).ok_or_else(|| bad(format!("too many elements: {ne:?}")))?;
         let Some(ty) = type_info(info.ty.0) else { return Err(bad(format!("ggml has no tensor type {}", info.ty.0))) };
         if !ne[0].unsigned_abs().is_multiple_of(ty.block_len.into()) {
             return Err(bad(format!("rows of {} are not whole blocks of {}", ne[0], ty.name)));

@@ -341,7 +341,7 @@ readers! {
             *n = i64::try_from(dim).map_err(|_| bad(format!("the dimension {dim} is too large")))?;
         }
         if tensor.is_null() {
-            return Err(Failure::new("the place for the tensor is NULL"));
+            return Err(Failure::new("the pointer to the tensor is NULL"));
         }
         let (n_dims, size) = (info.dims.len() as u32, range.end - range.start);
         let found = XTensor { name: place.name.as_ptr(), ty: info.ty.0, n_dims, ne, file: place.file, offset: range.start, size };
@@ -386,7 +386,7 @@ unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result
         return Ok(true);
     }
     if out.is_null() || !out.is_aligned() {
-        return Err(Failure::new("the place for the floats is NULL or not aligned"));
+        return Err(Failure::new("the buffer for the floats is NULL or not aligned"));
     }
     // SAFETY: the caller guarantees this many floats, which are zeroed before they are read.
     let values = unsafe {

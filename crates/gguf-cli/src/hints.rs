@@ -213,7 +213,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> Option<String> {
 pub fn for_reading(e: &gguf_io::Error) -> Option<String> {
     Some(match e {
         gguf_io::Error::Head { path, .. } if is_piece(path) => {
-            format!("by its name it is a piece of a file: `{}` joins the pieces", merge_of(path))
+            format!("judging by its name, it is a piece of a file: `{}` joins the pieces", merge_of(path))
         }
         gguf_io::Error::Head { path, source } => match source.problem {
             Problem::NotGguf(FileKind::OldMatrix) => {

@@ -144,7 +144,7 @@ fn read_manifest(path: &Path) -> Result<Option<Value>, Failure> {
 /// The model of a manifest. Checks that the file has the size in the manifest.
 fn of_manifest(path: &Path, store: &Path, json: &Value) -> Result<Entry, Failure> {
     let invalid = |problem: &str| bad("invalid_manifest", path, &format!("invalid manifest: {problem}"));
-    let layers = json.get("layers").and_then(Value::as_array).ok_or_else(|| invalid("there is no list layers"))?;
+    let layers = json.get("layers").and_then(Value::as_array).ok_or_else(|| invalid("there is no list `layers`"))?;
     let mut model = None;
     let mut others = Vec::new();
     for layer in layers {

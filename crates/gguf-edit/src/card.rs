@@ -153,7 +153,7 @@ pub struct Row {
     pub bits_per_weight: Option<f64>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// A phrase on the quality of the file type of a model; mixtures with names of their own have none.
+    /// A phrase on the quality of the file type of a model; mixtures have none, except those that many publishers offer.
     pub quality: Option<&'static str>,
     /// The file name of the importance matrix used for the quantization.
     pub matrix: Option<String>,
@@ -247,7 +247,11 @@ pub fn card<M: IntoModel>(
             files,
             file_type: s.type_name().map(safe),
             bits_per_weight: s.bits_per_weight(),
-            quality: s.file_type.filter(|_| kind == RowKind::Model && s.mixture.is_none()).and_then(quality::of),
+            quality: match (kind, &s.mixture) {
+                (RowKind::Model, None) => s.file_type.and_then(quality::of),
+                (RowKind::Model, Some(mixture)) => quality::of_mixture(mixture),
+                _ => None,
+            },
             matrix: s.imatrix.as_deref().map(|path| safe(file_name(path))),
             description: if kind == RowKind::Matrix { measured(model.gguf()) } else { shares(&s) },
         });

@@ -467,7 +467,7 @@ impl fmt::Display for EditError {
                 f.write_str("changing general.alignment would move every tensor, which an edit cannot do")
             }
             EditError::NotFirstShard { number } => {
-                write!(f, "is shard {number} of a model, whose key-values are in its first shard; edit that file")
+                write!(f, "is shard {number} of a model; its key-values are in the first shard: edit that file")
             }
             EditError::NotInPlace { why } => {
                 write!(f, "{why}, so a new file would have to replace it; nothing was changed")
@@ -477,8 +477,8 @@ impl fmt::Display for EditError {
             EditError::NotDetermined { problem } => {
                 write!(
                     f,
-                    "{problem}; the correct value does not follow from the rest of the file, so an intact copy is \
-                     needed"
+                    "{problem}; the correct value cannot be derived from the rest of the file, so an intact copy \
+                     is needed"
                 )
             }
             EditError::NotACopy { other, problem, .. } => {

@@ -151,7 +151,7 @@ fn ended(status: std::process::ExitStatus) -> String {
         return match signal {
             libc::SIGABRT => "aborted".to_owned(),
             libc::SIGSEGV | libc::SIGBUS => "invalid memory access".to_owned(),
-            libc::SIGKILL => "killed, perhaps because memory was insufficient".to_owned(),
+            libc::SIGKILL => "killed, perhaps for lack of memory".to_owned(),
             signal => format!("signal {signal}"),
         };
     }

@@ -50,7 +50,7 @@ pub fn generate(
 ) -> Result<Ended, Error> {
     const BATCH: usize = 512;
     if prompt.is_empty() {
-        return Err(Error::new(ErrorKind::Text, "the prompt is empty, and the model begins texts with no token"));
+        return Err(Error::new(ErrorKind::Text, "the prompt is empty, and the model has no token that begins a text"));
     }
     let n_tokens = u32::try_from(prompt.len() + options.n_tokens);
     let n_tokens = n_tokens.map_err(|_| Error::new(ErrorKind::Text, "the prompt is too long"))?;

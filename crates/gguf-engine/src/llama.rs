@@ -236,7 +236,7 @@ impl Engine for Llama {
         if context.is_null() {
             // SAFETY: the context that would refer to it does not exist.
             drop(unsafe { Box::from_raw(observer) });
-            return Err(Error::new(ErrorKind::Context, "libllama cannot make a context of this size"));
+            return Err(Error::new(ErrorKind::Context, "libllama cannot create a context of this size"));
         }
         self.context = Some(Running { context, size: *size, observer, outputs: Vec::new() });
         // SAFETY: the context is valid.
@@ -251,7 +251,7 @@ impl Engine for Llama {
             let path = self.about.path.display();
             return Err(Error::new(
                 ErrorKind::Library,
-                format!("{path}: the library has an unknown layout: it understood {found:?} for {wanted:?}"),
+                format!("{path}: the library has an unknown layout: it read {found:?}, expected {wanted:?}"),
             ));
         }
         // SAFETY: the context is valid.

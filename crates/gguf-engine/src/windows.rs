@@ -75,7 +75,7 @@ impl Windows {
         let skipped = options.skip.saturating_mul(n_ctx);
         let left = tokens.len().saturating_sub(skipped);
         if n_ctx < 4 || left < n_ctx.saturating_mul(minimum.max(1)) {
-            let after = if skipped > 0 { " after those that are skipped" } else { "" };
+            let after = if skipped > 0 { "after the skipped ones" } else { "" };
             let message =
                 format!("the text has {left} tokens{after}; expected at least {minimum} windows of {n_ctx} tokens");
             return Err(Error::new(ErrorKind::Text, message));

@@ -133,7 +133,7 @@ impl FileKind {
             FileKind::OldMatrix => "this is an importance matrix, not a model",
             FileKind::Ggml | FileKind::Ggmf | FileKind::Ggjt | FileKind::Ggcc => "migrate it to GGUF",
             FileKind::Ggla => "migrate it to GGUF",
-            FileKind::Ggsn => "this is saved state of a chat, not a model",
+            FileKind::Ggsn => "this is the saved state of a chat, not a model",
             FileKind::Unknown => "a GGUF file starts with the bytes 47 47 55 46",
         }
     }
@@ -155,7 +155,7 @@ impl fmt::Display for FileKind {
             FileKind::Xz => "an xz archive",
             FileKind::Bzip2 => "a bzip2 archive",
             FileKind::SevenZip => "a 7z archive",
-            FileKind::ErrorText => "the text of an error",
+            FileKind::ErrorText => "the text of an error message",
             FileKind::OllamaManifest => "a manifest of Ollama",
             FileKind::Modelfile => "an Ollama Modelfile",
             FileKind::OldMatrix => "an importance matrix in the .dat format",

@@ -136,7 +136,7 @@ impl fmt::Display for LoraError {
             LoraError::Unpaired { path, missing } => write!(f, "{}: {missing} is missing", path.display()),
             LoraError::Unexpected { path, tensor } => write!(
                 f,
-                "{}: {tensor} is no factor of a matrix; expected names that end with .lora_a and .lora_b",
+                "{}: {tensor} is not a factor of a matrix; expected names that end with .lora_a and .lora_b",
                 path.display()
             ),
             LoraError::Shape { path, tensor, base, factors: [a, b] } => write!(

@@ -558,7 +558,7 @@ impl fmt::Display for PlanError {
             PlanError::NoTower => f.write_str("the checkpoint has no tensors of an encoder of images or sound"),
             PlanError::UnsupportedImages { supported } => write!(
                 f,
-                "no config.json of a language model, and the tensors are of none of the supported image models: {}",
+                "no config.json of a language model, and the tensors match none of the supported image models: {}",
                 supported.join(", ")
             ),
             PlanError::DiffusersLayout { tensor, model } => write!(

@@ -277,7 +277,7 @@ impl fmt::Display for HeaderError {
                 f,
                 "the tensor {tensor:?} ends at {end}, but the file has only {data_bytes} bytes of data; it is truncated; fetch it again"
             ),
-            HeaderError::Trailing { bytes } => write!(f, "{bytes} bytes after the last tensor belong to none"),
+            HeaderError::Trailing { bytes } => write!(f, "{bytes} bytes after the last tensor belong to no tensor"),
         }
     }
 }

@@ -70,7 +70,7 @@ mod linux {
     pub(super) fn check<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
         let mut needs = Vec::new();
         for (file, bytes) in files {
-            let there = file.file().metadata().map_err(file.io("look at"))?;
+            let there = file.file().metadata().map_err(file.io("read its metadata"))?;
             let Some(free) = rustix::fs::fstatvfs(file.file()).ok().and_then(free) else { continue };
             let needed = bytes.saturating_sub(there.blocks().saturating_mul(512));
             needs.push((there.dev(), Need { file, needed, free }));

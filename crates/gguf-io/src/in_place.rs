@@ -121,7 +121,7 @@ impl EditLock {
         })?;
         // Checked under the lock: another process may just have removed its journal.
         if !Record::may_be_journal(&mut file).map_err(Error::io(&name, "read"))? {
-            let taken = io::Error::new(io::ErrorKind::AlreadyExists, "the file is something else; move it away");
+            let taken = io::Error::new(io::ErrorKind::AlreadyExists, "that file is not a journal; move it elsewhere");
             return Err(Error::io(&name, "be used as the journal of the edit")(taken));
         }
         let mut journal = Journal { file, path: name };

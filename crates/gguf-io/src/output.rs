@@ -166,7 +166,7 @@ impl Output {
         crate::check_disk_space(std::iter::once((self, bytes)))?;
         self.file().set_len(bytes).map_err(|e| {
             let error = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
-            Error::io(&self.path, "make room for the whole file")(error)
+            Error::io(&self.path, "allocate space for the whole file")(error)
         })
     }
 

@@ -253,9 +253,10 @@ impl Facts {
             }
             (Topic::RopeFreqBase, _) => sure("10000", "all models of that time except Code Llama have it"),
             (Topic::Pooling, _) => proposed("mean", "it is the default of sentence-transformers"),
-            (Topic::Generation, _) => {
-                proposed("first", "the file has no version, and programs without one stopped at the first")
-            }
+            (Topic::Generation, _) => proposed(
+                "first",
+                "the file has no version, and programs that wrote none used only the first generation",
+            ),
             (Topic::LostTokens, _) => {
                 let n = vocabulary.n_lost;
                 let reason = format!(

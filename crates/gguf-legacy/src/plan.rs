@@ -165,18 +165,20 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
         _ if reading.decode => {
             Decided { ty: GgmlType::F32, treatment: Treatment::Recoded, reason: &"scales too large for half precision" }
         }
-        Encoding::Small(_) => recode(&"k-quant in blocks of 64, a layout of the past"),
+        Encoding::Small(_) => recode(&"k-quant in blocks of 64, an obsolete layout"),
         Encoding::Outlier => recode(&"Q4_1_O, a type of rwkv.cpp that has been removed"),
         Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
             recode(&"a type that has been removed")
         }
-        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: &"levels moved" },
+        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: &"levels reordered" },
         // The reason also distinguishes interrupted work of one generation from that of another.
         Encoding::Wide { pairs, .. } => {
-            let reason = if pairs { &"levels moved, f16 scales" } else { &"f16 scales" };
+            let reason = if pairs { &"levels reordered, f16 scales" } else { &"f16 scales" };
             Decided { ty, treatment: Treatment::Rounded, reason }
         }
-        Encoding::Planar(_) => Decided { ty, treatment: Treatment::Rounded, reason: &"planes made blocks, f16 scales" },
+        Encoding::Planar(_) => {
+            Decided { ty, treatment: Treatment::Rounded, reason: &"planes interleaved into blocks, f16 scales" }
+        }
         Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: &"copied" },
     }
 }

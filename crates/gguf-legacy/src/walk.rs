@@ -220,14 +220,14 @@ impl Walk {
                 let field = Field::Hparam("n_vocab");
                 let again = cursor.u32(&field)?;
                 if again != n_tokens {
-                    return Err(Malformed::number(field, at, again, "the number of tokens once more").into());
+                    return Err(Malformed::number(field, at, again, "the number of tokens again").into());
                 }
             }
             Tokens::Whisper => {
                 let at = cursor.pos();
                 let (n_mel, n_fft) = (cursor.u32(&Field::MelFilters)?, cursor.u32(&Field::MelFilters)?);
                 if n_mel != self.hparams.int(Hparam::Mels) {
-                    return Err(Malformed::number(Field::MelFilters, at, n_mel, "n_mels once more").into());
+                    return Err(Malformed::number(Field::MelFilters, at, n_mel, "n_mels again").into());
                 }
                 cursor.skip(4 * u64::from(n_mel) * u64::from(n_fft), &Field::MelFilters)?;
                 let at = cursor.pos();
@@ -265,7 +265,7 @@ impl Walk {
         let field = Field::Hparam(Hparam::Merges.name());
         let again = cursor.u32(&field)?;
         if again != n_merges {
-            return Err(Malformed::number(field, at, again, "the number of merges once more").into());
+            return Err(Malformed::number(field, at, again, "the number of merges again").into());
         }
         for i in 0..n_merges {
             let mut half = || {

@@ -229,7 +229,7 @@ const CASES: &[Case] = &[
             let file = legacy::all().into_iter().find(|file| file.name == "ggcc-falcon").unwrap();
             file.with(36, 4)
         },
-        "n_bpe_merges: is 3; expected the number of merges once more",
+        "n_bpe_merges: is 3; expected the number of merges again",
     ),
 ];
 

@@ -21,6 +21,8 @@ pub(crate) struct Files {
     paths: Vec<PathBuf>,
     /// For each plan, the real paths of files that must not be replaced.
     inputs: Vec<Vec<PathBuf>>,
+    /// Other files that no output may replace, such as recipes. A run does not depend on them: their content is in the plans.
+    protected: Vec<PathBuf>,
     /// Replaces an existing file.
     force: bool,
     /// Keeps finished work if the run is interrupted, and continues an interrupted run.
@@ -41,10 +43,10 @@ fn missing_folder(path: &Path) -> Option<&Path> {
 impl Files {
     /// The files of plans, for their output paths.
     pub(crate) fn new(plans: &[(&Plan, &Path)], options: &RunOptions) -> Files {
-        let inputs = |(plan, _): &(&Plan, &Path)| plan.draft.inputs.iter().chain(&options.protect).cloned().collect();
         Files {
             paths: plans.iter().flat_map(|(plan, out)| plan.output_paths(out)).collect(),
-            inputs: plans.iter().map(inputs).collect(),
+            inputs: plans.iter().map(|(plan, _)| plan.draft.inputs.clone()).collect(),
+            protected: options.protect.clone(),
             force: options.force,
             resume: options.resume,
             create_folders: options.create_folders,
@@ -61,7 +63,8 @@ impl Files {
         for path in &self.paths {
             let sides = self.resume.then(|| [Journal::path_for(path), Output::partial_path(path)]);
             for path in sides.iter().flatten().map(PathBuf::as_path).chain([path.as_path()]) {
-                let is_input = |real: PathBuf| self.inputs.iter().any(|inputs| inputs.contains(&real));
+                let is_input =
+                    |real: PathBuf| self.inputs.iter().chain([&self.protected]).any(|files| files.contains(&real));
                 if path.canonicalize().is_ok_and(is_input) {
                     return Err(Error::OverwritesInput { path: path.to_owned() });
                 }

@@ -1,4 +1,4 @@
-//! `verify`: whether a file is made of a checkpoint.
+//! `verify`: whether a file was made from a checkpoint.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Verification {
     /// The keys that differ and only describe the file, such as `general.name`, as `keys`.
     #[pyo3(get)]
     descriptions: Py<PyDict>,
-    /// Whether the file is made of the checkpoint: no key differs but descriptions, and every tensor is identical, rounded, encoded, or within
+    /// Whether the file was made from the checkpoint: no key differs but descriptions, and every tensor is identical, rounded, encoded, or within
     /// the errors that its type explains. With `imatrix` or `exact`, the latter are not enough.
     #[pyo3(get)]
     ok: bool,
@@ -94,7 +94,7 @@ impl Verification {
     }
 }
 
-/// Compares a GGUF file with the checkpoint that it should be made of, as `gguf verify` does.
+/// Compares a GGUF file with the checkpoint from which it should have been made, as `gguf verify` does.
 ///
 /// `path` is the file, any shard of it, or a URL; `against` is the folder of the checkpoint, a single tensor file, or a URL (`hf:org/repo`).
 /// Nothing is written, and memory does not grow with the model.

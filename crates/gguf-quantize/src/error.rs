@@ -164,12 +164,12 @@ pub enum NothingToQuantize {
 impl fmt::Display for NothingToQuantize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NothingToQuantize::Matrix => "an importance matrix; give the model that it was measured on",
+            NothingToQuantize::Matrix => "an importance matrix; pass the model that it was measured on",
             NothingToQuantize::Adapter => {
                 "a LoRA adapter, which llama.cpp applies without quantizing it; quantize the model that it belongs to"
             }
             NothingToQuantize::NoTensors => {
-                "a vocabulary without tensors: nothing to quantize; give a model with tensors"
+                "a vocabulary without tensors: nothing to quantize; pass a model with tensors"
             }
         })
     }

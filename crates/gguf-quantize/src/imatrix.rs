@@ -297,13 +297,13 @@ impl fmt::Display for Problem {
             Problem::Io(e) => write!(f, "{e}"),
             Problem::Head(e) => write!(f, "{e}"),
             Problem::NotAMatrix(why) => {
-                write!(f, "not an importance matrix: {why}; give the file that llama-imatrix wrote")
+                write!(f, "not an importance matrix: {why}; pass the file that llama-imatrix wrote")
             }
             Problem::Truncated { need, have } => {
-                write!(f, "the file has {have} bytes and should have at least {need}; fetch or make it again")
+                write!(f, "the file has {have} bytes; expected at least {need}; fetch it or create it again")
             }
             Problem::Number { what, at, found } => {
-                write!(f, "byte {at}: the {what} is {found}; it can only be a positive number")
+                write!(f, "byte {at}: the {what} is {found}; expected a positive number")
             }
             Problem::Twice => f.write_str("duplicate entry"),
             Problem::Missing(what) => write!(f, "its {what} are missing; each weight has a .in_sum2 and a .counts"),
@@ -327,7 +327,7 @@ impl fmt::Display for Problem {
             ),
             Problem::Mismatch { what, before, now } => write!(
                 f,
-                "{now} {what} in this file, but {before} in the files before; only matrices of the same model can be \
+                "{now} {what} in this file, but {before} in the earlier files; only matrices of the same model can be \
                  merged"
             ),
             Problem::TooMany { what, found, max } => write!(f, "{found} {what}; at most {max} are read"),

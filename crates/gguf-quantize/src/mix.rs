@@ -330,8 +330,8 @@ impl fmt::Display for MixError {
             ),
             MixError::Work { n_rules, n_tensors } => write!(
                 f,
-                "{n_rules} rules are too many or too long to look for in the names of {n_tensors} tensors; steps of \
-                 all patterns times bytes of all names are at most {MAX_WORK}"
+                "{n_rules} rules are too many or too long for {n_tensors} tensors: steps of all patterns times bytes of \
+                 all names exceed {MAX_WORK}"
             ),
             MixError::NoBlock { tensor, n_layer } => write!(
                 f,

@@ -201,7 +201,7 @@ impl fmt::Display for Problem {
             Problem::Sha256 { expected, found } => {
                 write!(f, "the SHA-256 is {found}; expected {expected}, that of the repository")
             }
-            Problem::Answer(what) => write!(f, "an unexpected answer: {what}"),
+            Problem::Answer(what) => write!(f, "unexpected response: {what}"),
             Problem::Offline(what) => write!(f, "{what} is not in the cache, and offline mode is set"),
             Problem::NotInRepository => f.write_str("the repository has no such file"),
             Problem::Exists => f.write_str("the object exists already"),

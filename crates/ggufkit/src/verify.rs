@@ -1,4 +1,4 @@
-//! Verification of a GGUF file against the checkpoint that it should be made of.
+//! Verification of a GGUF file against the checkpoint from which it should have been made.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Verification {
         is_description(self.values(key).0.as_bytes())
     }
 
-    /// Whether the file is made of the checkpoint: every tensor [is good](State::is_good), and no key differs but descriptions.
+    /// Whether the file was made from the checkpoint: every tensor [is good](State::is_good), and no key differs but descriptions.
     pub fn is_good(&self) -> bool {
         self.tensors.iter().all(|tensor| tensor.state.is_good()) && self.keys.iter().all(|key| self.is_description(key))
     }

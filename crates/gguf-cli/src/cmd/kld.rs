@@ -1,4 +1,4 @@
-//! `gguf kld`: how far models diverge from the model that they were made of.
+//! `gguf kld`: how far models diverge from the model that they were made from.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -170,7 +170,7 @@ impl Args {
             let loaded = checked.load(&mut engine)?;
             if loaded.n_vocab != n_vocab {
                 let message = format!(
-                    "{}: a vocabulary of {} tokens; expected that of the original, {} tokens",
+                    "{}: the vocabulary has {} tokens; expected {}, as in the original",
                     path.display(),
                     grouped(loaded.n_vocab as u64),
                     grouped(n_vocab as u64)

@@ -16,7 +16,7 @@ use super::planned::{Answer, JsonPlan, Planned, Shown};
 use super::preflight::JsonDisk;
 use super::quantize::{self, Goal};
 use super::templates::ChatTemplates;
-use super::writing::HashOption;
+use super::writing::{HashOption, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::open;
@@ -277,7 +277,7 @@ fn treatments(migration: &Migration) -> Vec<String> {
         if of_it.is_empty() {
             continue;
         }
-        let mut line = format!("{} tensors {treatment}", grouped(of_it.len() as u64));
+        let mut line = format!("{} {treatment}", tensors(of_it.len() as u64));
         let roundings = || of_it.iter().filter_map(|t| t.rounding);
         let (n, inexact): (u64, u64) =
             roundings().fold((0, 0), |(n, inexact), r| (n + r.n_scales, inexact + r.n_inexact));
@@ -293,7 +293,7 @@ fn treatments(migration: &Migration) -> Vec<String> {
             };
             let small: u64 = roundings().map(|r| r.n_small).sum();
             if small > 0 {
-                line += &format!(", {} of them below 6.1e-5, where it has fewer bits", grouped(small));
+                line += &format!(", {} of them below 6.1e-5, where half precision loses bits", grouped(small));
             }
         }
         lines.push(line);

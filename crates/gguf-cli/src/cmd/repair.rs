@@ -252,7 +252,7 @@ fn state(state: DataState) -> String {
         DataState::Cut { missing } => format!("{} missing", size(missing)),
         DataState::Missing => "missing".to_owned(),
         DataState::Unsized(e) => e.to_string(),
-        DataState::Unplaced => "at an impossible offset, or overlapped by one".to_owned(),
+        DataState::Unplaced => "at an impossible offset, or overlapped by such a tensor".to_owned(),
         _ => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! `gguf verify`: compares a file with the checkpoint that it should be made of.
+//! `gguf verify`: verifies that a file was made from a checkpoint.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -18,14 +18,14 @@ use crate::watch::Watch;
 
 mod json;
 
-/// Compare a GGUF file with the checkpoint that it should be made of.
+/// Verify that a GGUF file was made from a checkpoint.
 ///
 /// Converts the checkpoint without writing it, and compares every tensor, key and token with the file. Quantized tensors are
 /// encoded as llama.cpp does, with the importance matrix of --imatrix and without one, directly and from half precision. If no
 /// encoding has the bytes of the file, its values must be within the error that its types explain; the book derives the
 /// bounds. A tensor in which only some blocks differ from an encoding has been altered, whatever the size of the error.
 ///
-/// The exit code is 0 if the file is made of the checkpoint, 1 if it differs and 2 if they cannot be compared. Keys that only
+/// The exit code is 0 if the file was made from the checkpoint, 1 if it differs and 2 if they cannot be compared. Keys that only
 /// describe the file, such as general.name, do not count. With --imatrix, tensors must be encoded with that matrix; with
 /// --exact, errors within the bounds count as differences without a matrix, too.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ Examples:
   gguf verify model-Q4_K_M.gguf --against hf:organization/model --imatrix imatrix.gguf
   gguf verify mmproj-model.gguf --against my-model/
   gguf verify my-lora.gguf --against my-lora/ --base my-model/
-  gguf verify model.gguf --against my-model/ -q && echo made of it")]
+  gguf verify model.gguf --against my-model/ -q && echo verified")]
 pub struct Args {
     /// Model to verify; any shard of a split model
     file: PathBuf,
@@ -193,10 +193,12 @@ impl Args {
         let mut lines = vec![format!("keys: {}", list(&keys)), format!("tensors: {}", list(&states))];
         lines.extend(self.made(verification));
         lines.push(match (is_same, verification.n_within() as u64) {
-            (true, 0) => "The file is made of the checkpoint".to_owned(),
-            (true, n) => format!("The file is made of the checkpoint, as far as the types of {} show it", tensors(n)),
+            (true, 0) => "The file was made from the checkpoint".to_owned(),
+            (true, n) => {
+                format!("The file was made from the checkpoint, as far as the types of {} can show", tensors(n))
+            }
             (false, n) if verification.is_good() && self.imatrix.is_some() => {
-                format!("The file may be made of the checkpoint, but {} not encoded with that matrix", are(n))
+                format!("The file may have been made from the checkpoint, but {} not encoded with that matrix", are(n))
             }
             (false, n) if verification.is_good() => format!("{} not encoded as by llama.cpp", are(n)),
             _ => "The file differs from the checkpoint".to_owned(),
@@ -204,7 +206,7 @@ impl Args {
         lines
     }
 
-    /// `made: Q4_K_M by llama-quantize or this program, with an importance matrix (imatrix.gguf)`
+    /// `origin: Q4_K_M; keys in the order of llama-quantize or gguf quantize; the bytes of llama.cpp's encoder without a matrix`
     fn made(&self, verification: &Verification) -> Option<String> {
         let made = &verification.made;
         let mut parts = Vec::new();
@@ -227,7 +229,7 @@ impl Args {
             true => format!("its metadata names the matrix {}", crate::ui::safe(file)),
             false => format!("its metadata names the matrix {}; --imatrix compares with it", crate::ui::safe(file)),
         }));
-        (!parts.is_empty()).then(|| format!("made: {}", parts.join("; ")))
+        (!parts.is_empty()).then(|| format!("origin: {}", parts.join("; ")))
     }
 }
 

@@ -17,7 +17,7 @@ fn json(path: &Path) -> Value {
 /// The converter of llama.cpp leaves the scales in the blocks of big-endian files little-endian: no reader has the values of the checkpoint.
 const LITTLE_ENDIAN_SCALES: &str = "bigendian-q8_0.gguf";
 
-/// Every file that the reference wrote is made of its checkpoint, to the last bit.
+/// Every file that the reference wrote was made from its checkpoint, to the last bit.
 fn recorded_files_are_made_of_their_checkpoints() {
     let data = peers::data("hf");
     let manifest = json(&data.join("MANIFEST.json"));

@@ -199,7 +199,7 @@ fn a_file_that_may_not_be_so_large_is_an_error_and_leaves_nothing() {
         let output = command.arg(glossary()).arg("-o").arg(&out).args(options).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{err}");
-        assert!(err.contains("out.gguf: cannot make room for the whole file: File too large"), "{err}");
+        assert!(err.contains("out.gguf: cannot allocate space for the whole file: File too large"), "{err}");
         assert_eq!(names(dir.path()), [""; 0]);
     }
 }

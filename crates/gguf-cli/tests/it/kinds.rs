@@ -34,7 +34,7 @@ fn wrong_files_are_named_with_what_to_do() {
     let manifest = b"{\"schemaVersion\":2,\"layers\":[]}";
     let cases: &[(&str, &[u8], &[&str])] = &[
         ("a", POINTER, &["a git-lfs pointer", "git lfs pull"]),
-        ("a", b"Entry not found", &["the text of an error", "check the link and the access rights"]),
+        ("a", b"Entry not found", &["the text of an error message", "check the link and the access rights"]),
         ("a", b"{\"error\":\"Repository not found\"}", &["a JSON text", "check the link"]),
         ("a", b"<!doctype html>", &["an HTML page", "check the link"]),
         ("a", b"", &["an empty file", "fetch the file again"]),
@@ -76,7 +76,7 @@ fn files_of_a_checkpoint_are_named_too() {
     for name in ["config.json", "tokenizer_config.json", "tokenizer.model", "model.safetensors"] {
         for (content, said) in [
             (POINTER, &["git-lfs pointer", "git lfs pull"]),
-            (b"Entry not found", &["the text of an error", "check the link and the access rights"]),
+            (b"Entry not found", &["the text of an error message", "check the link and the access rights"]),
             (b"<html>", &["an HTML page", "check the link and the access rights"]),
             (b"", &["an empty file", "fetch the file again"]),
         ] {

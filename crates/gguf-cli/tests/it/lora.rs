@@ -187,7 +187,7 @@ fn adapters_of_other_models_are_refused() {
     refused(head(), &PAIRS[1..2], &["blk.1.ffn_down.weight.lora_a is missing"]);
     let renamed = [("blk.7.ffn_down.weight.lora_a", PAIRS[0].1), ("blk.7.ffn_down.weight.lora_b", PAIRS[1].1)];
     refused(head(), &renamed, &["blk.7.ffn_down.weight, which the base model does not have"]);
-    refused(head(), &[("output.weight", &[256, 2048])], &["output.weight is no factor"]);
+    refused(head(), &[("output.weight", &[256, 2048])], &["output.weight is not a factor"]);
     for (a, b) in [
         (&[769, 4][..], &[4, 256][..]),
         (&[768, 4], &[4, 255]),

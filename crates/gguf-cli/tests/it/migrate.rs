@@ -75,7 +75,14 @@ fn a_dry_run_shows_what_becomes_of_each_tensor() {
     let dir = folder();
     let file = llama(dir.path(), "model.bin");
     let run = gguf(["migrate", text(&file), "--yes", "--dry-run"]).exits(0);
-    run.prints(&["blk.0.attn_q.weight", "levels moved, f16 scales", "ROUNDED", " %", "output_norm.weight", "copied"]);
+    run.prints(&[
+        "blk.0.attn_q.weight",
+        "levels reordered, f16 scales",
+        "ROUNDED",
+        " %",
+        "output_norm.weight",
+        "copied",
+    ]);
     let run = gguf(["migrate", text(&file), "--yes", "--dry-run", "--json"]).exits(0);
     let json = run.json();
     assert_eq!(json["container"], "GGJT version 1");

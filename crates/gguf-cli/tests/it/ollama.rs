@@ -109,7 +109,7 @@ fn stores_are_not_written_and_damage_is_told() {
     let manifest = store.join("manifests/registry.ollama.ai/library/tiny/latest");
     for (content, said) in [
         ("{\"schemaVersion\":2", "invalid manifest"),
-        ("{\"schemaVersion\":2}", "there is no list layers"),
+        ("{\"schemaVersion\":2}", "there is no list `layers`"),
         ("{\"schemaVersion\":2,\"layers\":[]}", "there is no layer of a model"),
         ("{\"schemaVersion\":2,\"layers\":[{\"digest\":\"sha256:../../x\"}]}", "64 hexadecimal digits"),
         ("nothing", "is not a manifest of Ollama"),

@@ -155,13 +155,18 @@ fn recipes_are_written_beside_types() {
         .iter()
         .map(|model| (model["file_type"].as_str().unwrap(), model["quality"].is_null()))
         .collect();
-    assert_eq!(card, [("Q4_K_L", true), ("UD-Q4_K_XL", true), ("Q4_K_M", false)]);
+    assert_eq!(card, [("Q4_K_L", false), ("UD-Q4_K_XL", true), ("Q4_K_M", false)]);
     gguf([&["name"], &files[..]].concat()).exits(0);
     let again = at("again.gguf");
     quantize(&[files[1], text(&again), "Q4_0", "--allow-requantize", "-q"]).exits(0);
     gguf(["get", text(&again), "ggufkit.mixture"]).exits(1);
     quantize(&[files[1], text(&again), "COPY", "-fq"]).exits(0);
     gguf(["get", text(&again), "ggufkit.mixture"]).exits(0).prints(&["Q4_K_L"]);
+    for (name, base) in gguf_quantize::mix::recipe::LARGER {
+        gguf(["set", text(&again), &format!("ggufkit.mixture={name}"), "-q"]).exits(0);
+        let phrase = format!("| {base} with embeddings and output in Q8_0 |");
+        gguf(["card", "--no-hash", text(&again)]).exits(0).prints(&[&phrase]);
+    }
     // An output must not replace the recipe.
     let run = quantize(&[text(&model), text(&recipe), text(&recipe), "--force"]).exits(2);
     assert!(run.err.contains("input"), "{}", run.err);

@@ -151,7 +151,7 @@ fn checkpoints_and_lists_of_a_repository() {
     gguf(&words(&format!("convert {} -o {} --type Q8_0 --quiet", folder.display(), here.display())), "").exits(0);
     assert!(fs::read(&out).unwrap() == fs::read(&here).unwrap());
     let line = format!("verify {} --against hf:org/glossary --exact", out.display());
-    gguf(&words(&line), &checkpoint.address).exits(0).prints(&["The file is made of the checkpoint"]);
+    gguf(&words(&line), &checkpoint.address).exits(0).prints(&["The file was made from the checkpoint"]);
 
     let model = fs::read("../ggufkit/examples/tiny.gguf").unwrap();
     for name in ["a-1B-Q4_K_M.gguf", "sub/b-1B-Q8_0-00001-of-00002.gguf", "sub/b-1B-Q8_0-00002-of-00002.gguf"] {

@@ -70,7 +70,7 @@ fn conversions_and_quantizations_are_made_of_their_checkpoint() {
     let matrix = matrix();
     for ty in ["f32", "f16", "q8_0", "Q4_K_M", "Q2_K", "IQ4_XS"] {
         let run = verify(&converted(dir.path(), ty, &[]), &["--exact"]).exits(0).silently();
-        run.prints(&["The file is made of the checkpoint\n"]);
+        run.prints(&["The file was made from the checkpoint\n"]);
     }
     verify(&converted(dir.path(), "bf16", &["--big-endian"]), &["--exact"]).exits(0);
     let weighted = converted(dir.path(), "IQ2_XXS", &["--imatrix", text(&matrix)]);
@@ -285,7 +285,7 @@ fn another_matrix_is_found() {
     let file = converted(dir.path(), "Q4_K_M", &["--imatrix", text(&other)]);
     verify(&file, &["--imatrix", text(&other)]).exits(0);
     let run = verify(&file, &["--imatrix", text(&matrix)]).exits(1).silently();
-    run.prints(&["within", "may be made of the checkpoint", "are not encoded with that matrix"]);
+    run.prints(&["within", "may have been made from the checkpoint", "are not encoded with that matrix"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn of(file_type: FileType) -> Option<&'static str> {
         "IQ4_XS" => "quality close to Q4_K_S in a smaller file",
         "IQ4_NL" => "quality and size close to Q4_K_S",
         "Q3_K_L" | "Q3_K_M" | "Q3_K_S" => "noticeable loss; for machines with little memory",
-        "IQ3_M" | "IQ3_S" => "noticeable loss; with a matrix, less than Q3_K of its size",
+        "IQ3_M" | "IQ3_S" => "noticeable loss; with a matrix, less than Q3_K of the same size",
         "IQ3_XS" | "IQ3_XXS" => "noticeable loss; smaller than Q3_K",
         "Q2_K" | "Q2_K_S" => "large loss",
         "IQ2_M" | "IQ2_S" | "IQ2_XS" | "IQ2_XXS" => "large loss; for models that fit in no other way",
@@ -26,6 +26,18 @@ pub fn of(file_type: FileType) -> Option<&'static str> {
         "NVFP4" => "the 4-bit type of NVIDIA GPUs",
         "TQ1_0" | "TQ2_0" => "only for models trained with ternary weights",
         "Q1_0" | "Q2_0" => "only for models trained with weights of 1 or 2 bits",
+        _ => return None,
+    })
+}
+
+/// The phrase on a mixture that many publishers offer, such as `Q4_K_L`; `None` for others.
+pub fn of_mixture(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "Q6_K_L" => "Q6_K with embeddings and output in Q8_0",
+        "Q5_K_L" => "Q5_K_M with embeddings and output in Q8_0",
+        "Q4_K_L" => "Q4_K_M with embeddings and output in Q8_0",
+        "Q3_K_XL" => "Q3_K_L with embeddings and output in Q8_0",
+        "Q2_K_L" => "Q2_K with embeddings and output in Q8_0",
         _ => return None,
     })
 }

@@ -307,7 +307,7 @@ impl Comparison {
                 |i: &&usize| !is_duplicate || there.get(**i).is_some_and(|(_, _, found)| found.offset == *offset);
             let chosen = named.iter().filter(like).filter(in_place).find(|i| taken.get(**i) == Some(&false)).copied();
             if chosen.is_none() && !named.is_empty() && !is_duplicate {
-                return Err(format!("{} has another type or shape there", tensor.shown()));
+                return Err(format!("{} has a different type or shape in the copy", tensor.shown()));
             }
             chosen.and_then(|i| taken.get_mut(i)).into_iter().for_each(|taken| *taken = true);
             found.push(chosen);

@@ -79,7 +79,7 @@ pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHea
         // Too few tensors give a valid head, too; but it does not end where the data begins.
         Ok(gguf) if has_start && !guess.is_right(&gguf) => {
             return Ok(match guess.counts()? {
-                Some(head) => (Some(head), Some("the tensors that the head states do not fill the file".to_owned())),
+                Some(head) => (Some(head), Some("the tensors listed in the head do not fill the file".to_owned())),
                 None => (Some(MendedHead::new(gguf, Vec::new())), None),
             });
         }

@@ -407,7 +407,7 @@ fn what_is_no_whole_copy_is_refused() {
     assert(&bytes_of(&other), "is not a copy of this file: it has no tensor blk.0.attn_q.weight");
     let mut other = head();
     other.tensors[1].shape = vec![300, 64];
-    assert(&bytes_of(&other), "blk.0.attn_q.weight has another type or shape there");
+    assert(&bytes_of(&other), "blk.0.attn_q.weight has a different type or shape in the copy");
     let data = Gguf::parse(whole.as_slice()).unwrap().data_offset() as usize;
     let different: Vec<u8> = whole.iter().enumerate().map(|(i, b)| if i > data { b ^ 0x11 } else { *b }).collect();
     assert(&different, " bytes differ");

@@ -279,8 +279,8 @@ fn callback_in(params: &[u8]) -> Result<usize, &'static str> {
     let mut found = (16..params.len()).step_by(8).filter(is_callback);
     match (found.next(), found.next()) {
         (Some(at), None) => Ok(at),
-        (None, _) => Err("there is no place for cb_eval in the parameters of a context"),
-        _ => Err("there are two places for cb_eval in the parameters of a context"),
+        (None, _) => Err("cb_eval is not found in the parameters of a context"),
+        _ => Err("cb_eval is found twice in the parameters of a context"),
     }
 }
 

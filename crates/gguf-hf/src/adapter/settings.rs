@@ -86,7 +86,7 @@ impl Settings {
         let invocation = invocation
             .ok_or_else(|| wrong("alora_invocation_tokens", &Json::Array(tokens.to_vec()), "a list of token ids"))?;
         if let (true, Some(text)) = (invocation.is_empty(), field("invocation_string").filter(|text| *text != "")) {
-            return Err(wrong("invocation_string", text, "the tokens of it in alora_invocation_tokens"));
+            return Err(wrong("invocation_string", text, "its tokens in alora_invocation_tokens"));
         }
         Ok(Settings {
             alpha: to_f32(alpha * alpha_scale),

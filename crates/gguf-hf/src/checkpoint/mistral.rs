@@ -41,7 +41,11 @@ pub(crate) fn open(files: &Documents<'_>) -> Result<Option<(Json, TensorFiles)>,
         Error::from(FolderError::Invalid { file: files.path().join(PARAMS), problem })
     };
     if let Some(experts) = document.get("moe").filter(|moe| !moe.is_null()) {
-        return Err(invalid("moe", experts, "a model without experts; convert its Hugging Face layout"));
+        return Err(invalid(
+            "moe",
+            experts,
+            "a model without experts; for models with experts, convert the Hugging Face layout",
+        ));
     }
     if let Some(quantization) = document.get("quantization").filter(|value| !value.is_null()) {
         if quantization["qformat_weight"] != "fp8_e4m3" {

@@ -104,35 +104,32 @@ impl fmt::Display for ExportProblem {
                 write!(f, "no class of checkpoints is known for the architecture {name:?}")
             }
             ExportProblem::NoRow { tensor, architecture } => {
-                write!(
-                    f,
-                    "the tensor {tensor:?} is not made of a tensor of checkpoints in the architecture {architecture}"
-                )
+                write!(f, "no tensor of a checkpoint becomes {tensor:?} in the architecture {architecture}")
             }
             ExportProblem::Shape { tensor, shape } => {
                 write!(
                     f,
-                    "the tensor {tensor:?} has the shape {shape:?}, from which those of its sources do not follow"
+                    "the tensor {tensor:?} has the shape {shape:?}, from which the shapes of its sources cannot be derived"
                 )
             }
             ExportProblem::Key { key, fields } => {
-                write!(f, "no configuration found that gives the value of {key}")?;
+                write!(f, "no configuration gives the value of {key}")?;
                 match fields.as_slice() {
                     [] => Ok(()),
-                    fields => write!(f, ", which is made of {}", fields.join(", ")),
+                    fields => write!(f, ", which is computed from {}", fields.join(", ")),
                 }
             }
             ExportProblem::Refused { class, message } => {
-                write!(f, "a checkpoint of the class {class} would be refused: {message}")
+                write!(f, "a checkpoint of the class {class} would be rejected: {message}")
             }
             ExportProblem::NotInvertible { tensor } => {
-                write!(f, "the tensor {tensor:?} does not determine the tensors that it was made of")
+                write!(f, "the tensors that {tensor:?} was made from cannot be derived from it")
             }
             ExportProblem::OtherTensors { tensor, is_in_file: true } => {
-                write!(f, "the conversion of a checkpoint does not give the tensor {tensor:?}")
+                write!(f, "the conversion of a checkpoint does not produce the tensor {tensor:?}")
             }
             ExportProblem::OtherTensors { tensor, is_in_file: false } => {
-                write!(f, "the tensor {tensor:?}, which the architecture makes of a checkpoint, is missing")
+                write!(f, "the tensor {tensor:?}, which the conversion of a checkpoint produces, is missing")
             }
             ExportProblem::Tokenizer { reason } => write!(f, "the tokenizer cannot be written: {reason}"),
             ExportProblem::Type { tensor, ty } => {

@@ -177,7 +177,9 @@ impl fmt::Display for CardProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CardProblem::NotUtf8 { at } => write!(f, "not UTF-8 from byte {at} on"),
-            CardProblem::TooLong { bytes, max } => write!(f, "front matter of {bytes} bytes, over {max}"),
+            CardProblem::TooLong { bytes, max } => {
+                write!(f, "the front matter has {bytes} bytes; at most {max} are read")
+            }
             CardProblem::NotAMapping => f.write_str("the front matter is not a mapping"),
             CardProblem::Yaml(e) => write!(f, "front matter: {e}"),
             CardProblem::Alias { line } => {
@@ -188,7 +190,7 @@ impl fmt::Display for CardProblem {
                 write!(f, "front matter line {line}: nested more than {max} levels deep")
             }
             CardProblem::TooManyOrigins { key, found, max } => {
-                write!(f, "{key} lists {found} entries, over {max}")
+                write!(f, "{key} lists {found} entries; at most {max} are read")
             }
             CardProblem::TooManyValues { line, max } => write!(f, "front matter line {line}: more than {max} values"),
         }

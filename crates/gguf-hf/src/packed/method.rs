@@ -540,9 +540,7 @@ fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
         [rows, columns] if rows.max(columns) < 1 << 40 && rows.checked_mul(columns).is_some_and(|n| n < 1 << 48) => {
             Ok([rows, columns])
         }
-        _ => {
-            Err(problem(tensor, format!("has the shape {:?}, expected two dimensions of useful length", tensor.shape)))
-        }
+        _ => Err(problem(tensor, format!("has the shape {:?}, expected two dimensions of at least 1", tensor.shape))),
     }
 }
 

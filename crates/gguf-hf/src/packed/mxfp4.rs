@@ -53,7 +53,7 @@ pub(super) fn find_rows(found: &mut FoundWeights<'_>, end: &str) -> Result<(), P
             None => found.need(&format!("{name}_scale"), tensor)?,
         };
         if end != ".weight" && found.find(&name).is_some() {
-            return Err(problem(tensor, format!("stands beside {name:?}")));
+            return Err(problem(tensor, format!("is present together with {name:?}, which replaces it")));
         }
         add_rows(found, name, (codes, tensor), (scales, of_scales))?;
     }

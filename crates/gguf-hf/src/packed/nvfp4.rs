@@ -55,7 +55,7 @@ pub(super) fn find(found: &mut FoundWeights<'_>, is_compressed: bool) -> Result<
         let scales_of_tensor = TensorScales { weight: scale(names.scale)?, input: scale(names.input)? };
         let name = format!("{base}.weight");
         if is_compressed && found.find(&name).is_some() {
-            return Err(problem(tensor, format!("stands beside {name:?}")).into());
+            return Err(problem(tensor, format!("is present together with {name:?}, which replaces it")).into());
         }
         found.consumed.insert(scales);
         found.scales.push((name.clone(), scales_of_tensor));

@@ -36,7 +36,7 @@ pub(crate) fn read(folder: &Files<'_>, vocab_size: Option<usize>) -> Result<Opti
         let (token, len) = parts.ok_or_else(|| invalid("an id, a token and its length"))?;
         let token = literal(token.trim()).ok_or_else(|| invalid("a token as Python writes texts or bytes"))?;
         if len.trim().parse() != Ok(token.len()) {
-            return Err(invalid("a token of the length that stands behind it"));
+            return Err(invalid("a token of the length given after it"));
         }
         list.tokens.push(shown(&token));
         list.types.push(piece_type::NORMAL);

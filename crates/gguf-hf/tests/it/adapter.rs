@@ -113,11 +113,7 @@ fn adapters_that_are_refused() {
         (&whole, r#"{"lora_alpha": 8, "alpha_pattern": {"(": 2}}"#, "expected a name that is a regular expression"),
         (&whole, r#"{"lora_alpha": 8, "alpha_pattern": [1]}"#, "expected an object of names and numbers"),
         (&whole, r#"{"lora_alpha": 8, "alora_invocation_tokens": [-1]}"#, "is [-1], expected a list of token ids"),
-        (
-            &whole,
-            r#"{"lora_alpha": 8, "invocation_string": "x"}"#,
-            "expected the tokens of it in alora_invocation_tokens",
-        ),
+        (&whole, r#"{"lora_alpha": 8, "invocation_string": "x"}"#, "expected its tokens in alora_invocation_tokens"),
         (&whole[..1], good, "lora_A.weight\" has no counterpart \"lora_B\""),
         (&whole[1..], good, "lora_B.weight\" has no counterpart \"lora_A\""),
         (

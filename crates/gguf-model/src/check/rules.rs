@@ -101,7 +101,7 @@ gguf_format::rules! {
         "the shape that such a tensor has in other architectures" "the tensor or the keys may be wrong"
         "src/models, load_arch_tensors";
     TENSOR_PAIR "tensor.pair" Error
-        "both tensors of a pair" "the file is incomplete; make it again"
+        "both tensors of a pair" "the file is incomplete; create it again"
         "llama-adapter.cpp, llama_adapter_lora_init_impl; imatrix-loader.cpp";
     TENSOR_RANK "tensor.rank" Error
         "the same rank in both matrices of an adapter" "the file is broken; convert the adapter again"
@@ -132,7 +132,7 @@ gguf_format::rules! {
         "token types from 1 to 6" "correct tokenizer.ggml.token_type"
         "llama.h, llama_token_type";
     TOKENIZER_BYTE "tokenizer.byte" Error
-        "bytes as texts such as <0x0A>, and none in WordPiece vocabularies" "correct tokenizer.ggml.token_type"
+        "byte tokens spelled like <0x0A>, and none in WordPiece vocabularies" "correct tokenizer.ggml.token_type"
         "llama-vocab.cpp, token_to_byte";
     TOKENIZER_SCORE "tokenizer.score" Warning
         "finite scores" "correct tokenizer.ggml.scores"
@@ -160,13 +160,13 @@ gguf_format::rules! {
         "tokenizer.ggml.pre, which says how text is split" "set it; llama.cpp falls back to one that is often wrong"
         "llama-vocab.cpp, load: missing pre-tokenizer type";
     TOKENIZER_VOCAB_SIZE "tokenizer.vocab_size" Warning
-        "as many tokens as vocab_size says" "correct the vocab_size or pad the tokens"
+        "as many tokens as vocab_size states" "correct the vocab_size or pad the tokens"
         "src/models, load_arch_hparams: LLM_KV_VOCAB_SIZE";
     TEMPLATE_MISSING "template.missing" Note
         "a chat template in a model tuned for chat" "set tokenizer.chat_template"
         "gguf.md, tokenizer.chat_template";
     TEMPLATE_SYNTAX "template.syntax" Warning
-        "a template of Jinja" "correct the template; llama.cpp loads the model, but cannot render conversations"
+        "a valid Jinja template" "correct the template; llama.cpp loads the model, but cannot render conversations"
         "common/jinja/lexer.cpp and parser.cpp";
     TEMPLATE_SUSPICIOUS "template.suspicious" Warning
         "a template without access to Python internals"

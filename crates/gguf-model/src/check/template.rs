@@ -76,14 +76,14 @@ pub(super) fn problem(template: &str) -> Option<Problem> {
                 Some((last, _)) if last == *begin => {}
                 Some((last, at)) => {
                     let begun = line(template, at);
-                    return problem(format!("{name} ends no {begin}; the {last} of line {begun} is open"));
+                    return problem(format!("{name} without {begin}; the {last} in line {begun} is still open"));
                 }
-                None => return problem(format!("{name} ends no {begin}")),
+                None => return problem(format!("{name} without {begin}")),
             }
         } else if matches!(name, "elif" | "else") {
             let is_inside = open.last().is_some_and(|(last, _)| *last == "if" || (*last == "for" && name == "else"));
             if !is_inside {
-                return problem(format!("{name} is in no if"));
+                return problem(format!("{name} outside an if"));
             }
         } else if let Some((begin, _)) = BLOCKS.iter().find(|(begin, _)| *begin == name) {
             // A `set` with a value has no end tag.

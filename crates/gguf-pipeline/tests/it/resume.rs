@@ -142,6 +142,24 @@ impl Case {
     }
 }
 
+/// Several runs share a recipe that only some of them use: each file can be continued without it.
+#[test]
+fn files_that_are_only_protected_do_not_tie_a_run() {
+    let case = Case::new();
+    let run = |protect: &[PathBuf], progress: &dyn Progress| {
+        let draft = typed(Draft::copy_of(&case.input).unwrap(), GgmlType::Q8_0);
+        draft.lay_out().unwrap().run(&case.out, &threads(1).resume(true).protect(protect.to_vec()), progress)
+    };
+    let recipe = case.dir.path().join("recipe");
+    fs::write(&recipe, "Q8_0").unwrap();
+    assert!(run(&[recipe.canonicalize().unwrap()], &after(2)).is_err());
+    fs::remove_file(&recipe).unwrap();
+    let watch = Watch::default();
+    run(&[], &watch).unwrap();
+    case.is_whole();
+    assert!(watch.kept_bytes.into_inner() > 0);
+}
+
 #[test]
 fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
     let case = Case::new();

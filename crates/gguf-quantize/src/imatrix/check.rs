@@ -16,7 +16,7 @@ gguf_format::rules! {
 
     IMATRIX_KEYS "imatrix.keys" Error
         "imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size"
-        "llama-quantize refuses the file; merge it with nothing else to write the keys"
+        "llama-quantize rejects the file; merging it alone writes the keys"
         "quantize.cpp, load_imatrix";
     IMATRIX_CHUNK_SIZE "imatrix.chunk_size" Warning
         "a chunk of at least one token"
@@ -27,7 +27,7 @@ gguf_format::rules! {
         "llama.cpp does not read them; fetch the file again, or convert it to remove them"
         "imatrix-loader.cpp, common_imatrix_load_legacy";
     IMATRIX_READ "imatrix.read" Error
-        "values that can be read" "fetch or make the file again"
+        "values that can be read" "fetch the file or create it again"
         "imatrix-loader.cpp";
     IMATRIX_FINITE "imatrix.finite" Error
         "finite values" "measure the matrix again, or ignore the entry"

@@ -424,7 +424,7 @@ impl Reader<'_> {
             b'v' => 0x0b,
             b'x' => self.hex(2)?,
             b'u' => self.hex(4)?,
-            b'c' => return Err("control characters are in no name"),
+            b'c' => return Err("tensor names have no control characters"),
             b'1'..=b'9' => return Err("references to groups are not supported"),
             other => other,
         }))
@@ -547,7 +547,7 @@ impl Reader<'_> {
     }
 
     fn braces(&mut self) -> Read<(usize, Option<usize>)> {
-        const WRONG: &str = "`{2}`, `{2,}` and `{2,5}` are right";
+        const WRONG: &str = "expected `{2}`, `{2,}` or `{2,5}`";
         let least = self.number()?.ok_or(WRONG)?;
         let most = match self.eat(",") {
             true => self.number()?,

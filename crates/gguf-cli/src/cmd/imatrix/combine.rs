@@ -225,7 +225,7 @@ fn lost(matrix: &Imatrix) -> Vec<String> {
         let entries = number(n_entries, "entry", "entries");
         let unseen = match n_unseen {
             0 => String::new(),
-            n => format!("; {} never used, whose columns all become 1", number(n, "expert was", "experts were")),
+            n => format!("; {} never used: all their columns become 1", number(n, "expert was", "experts were")),
         };
         all.push(format!("token counts per expert are lost in {entries}{unseen}"));
     }
@@ -255,7 +255,7 @@ fn warn_of_uncounted(ui: &mut Ui, matrices: &[ImatrixFile]) {
     let names: Vec<Vec<u8>> = old.filter(|e| e.max_count() == 0).map(|e| e.name.to_vec()).collect();
     if !names.is_empty() {
         let names = list(&shown(&names));
-        ui.warning(&format!("chunk count 0, treated as not measured from now on: {names}"));
+        ui.warning(&format!("chunk count 0; the output marks these entries as not measured: {names}"));
     }
 }
 

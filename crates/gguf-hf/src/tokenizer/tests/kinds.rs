@@ -325,7 +325,7 @@ fn the_vocabulary_of_rwkv() {
     );
     for (text, expected) in [
         ("1 'a' 1\n2 'b'", "line 2"),
-        ("1 'a' 2", "line 1 is \"1 'a' 2\", expected a token of the length that stands behind it"),
+        ("1 'a' 2", "line 1 is \"1 'a' 2\", expected a token of the length given after it"),
         ("1 a 1", "expected a token as Python writes texts or bytes"),
         ("1 'a' 1\n2 'b' 1", "3 pieces, expected at most 2"),
     ] {
