@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-[ -f "$matrix" ] || fail 'pass an importance matrix with --imatrix; llama-imatrix measures one'
+[ -f "$matrix" ] || fail 'pass an importance matrix with --imatrix; gguf imatrix compute measures one'
 types="Q8_0 Q6_K_L Q6_K Q5_K_L Q5_K_M Q4_K_L Q4_K_M Q4_K_S IQ4_XS Q3_K_XL Q3_K_M IQ3_XXS Q2_K $recipe"
 
 mkdir -p "$folder"
@@ -95,4 +95,11 @@ set -- "$folder"/*.gguf
 [ -z "$base_model" ] || set -- "$@" --base-model "$base_model"
 gguf card -q "$@" >"$folder/README.md"
 gguf card "$@" --check "$folder/README.md"
+
+# 7. The license that the card names, if it is a file of the checkpoint.
+license=$(sed -n 's/^license_link: //p' "$folder/README.md")
+case $license in
+  '' | */*) ;;
+  *) [ ! -f "$checkpoint/$license" ] || cp "$checkpoint/$license" "$folder/$license" ;;
+esac
 echo "published in $folder: $(find "$folder" -name '*.gguf' | wc -l | tr -d ' ') files of GGUF, SHA256SUMS, README.md"

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gguf_format::GgmlType;
+use gguf_model::naming::with_prefix;
 use gguf_pipeline::plan::Plan;
 
 use crate::metadata::{self, ModelMetadata};
@@ -69,12 +70,12 @@ impl Conversion {
         self.output_path_as(out, &self.ty.to_string())
     }
 
-    /// The output path for `out` and a type named `ty`. If `out` is a folder, the result is the default file name in it, built from the
+    /// The output path for `out` and a type named `ty`. If `out` is a folder or ends with a separator, the result is the default file name in it, built from the
     /// model's name, size, version and type, with the prefix `mtp-` for a file that contains only multi-token prediction blocks. Otherwise
     /// the result is `out` with `{ftype}` and `{FTYPE}` in its last component replaced by the type.
     pub fn output_path_as(&self, out: impl AsRef<Path>, ty: &str) -> PathBuf {
         let out = out.as_ref();
-        if out.is_dir() {
+        if out.is_dir() || out.to_string_lossy().ends_with(std::path::is_separator) {
             let is_model = !self.plan.tensors().is_empty();
             let mut metadata = self.metadata.clone();
             if self.kind == OutputKind::Projector {
@@ -90,7 +91,7 @@ impl Conversion {
                 (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
                 _ => name,
             };
-            return out.join(format!("{before}{name}"));
+            return out.join(with_prefix(before, &name));
         }
         match out.file_name().and_then(|name| name.to_str()) {
             Some(name) if name.contains('{') => {

@@ -58,25 +58,46 @@ pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
         _ => None,
     };
     let stem = source.stem();
-    let file_name = format!("{}{stem}", sidecar(present.sidecar, s.kind.as_deref(), &stem)).replace(is_unfit, "-");
+    let file_name = with_sidecar(present.sidecar, s.kind.as_deref(), &stem).replace(is_unfit, "-");
     // Programs take a name with a leading dash for an option; a leading dot hides the file.
     let file_name = file_name.trim_start_matches(['-', '.']).to_owned() + EXTENSION;
     NewName { name, size, file_type, file_name }
 }
 
-/// The prefix of a file that accompanies a model: that of its present name, or `mmproj-` for encoders, unless the stem starts with it.
-fn sidecar(present: Option<&str>, kind: Option<&str>, stem: &str) -> String {
-    let prefix = present.or((kind == Some("mmproj")).then_some("mmproj")).map(|sidecar| format!("{sidecar}-"));
-    prefix.filter(|prefix| !stem.starts_with(prefix)).unwrap_or_default()
+/// The stem of a file that accompanies a model, with its prefix: that of its present name, or `mmproj-` for encoders.
+fn with_sidecar(present: Option<&str>, kind: Option<&str>, stem: &str) -> String {
+    match present.or((kind == Some("mmproj")).then_some("mmproj")) {
+        Some(sidecar) => with_prefix(&format!("{sidecar}-"), stem),
+        None => stem.to_owned(),
+    }
+}
+
+/// A file name with a prefix such as `mmproj-`, which is not repeated if the name has it in any case, as in `Mmproj-Model`.
+///
+/// ```
+/// use gguf_model::naming::with_prefix;
+///
+/// assert_eq!(with_prefix("mmproj-", "Gemma-3-F16.gguf"), "mmproj-Gemma-3-F16.gguf");
+/// assert_eq!(with_prefix("mmproj-", "Mmproj-Gemma-3-F16.gguf"), "mmproj-Gemma-3-F16.gguf");
+/// ```
+pub fn with_prefix(prefix: &str, name: &str) -> String {
+    let rest = match name.get(..prefix.len()) {
+        Some(start) if start.eq_ignore_ascii_case(prefix) => name.get(prefix.len()..).unwrap_or_default(),
+        _ => name,
+    };
+    format!("{prefix}{rest}")
 }
 
 /// The deviations of a file name from the convention; none for the names that [`new_name`] determines, which are those of llama.cpp's
-/// converter, and for importance matrices, to which the convention does not apply.
+/// converter, and for importance matrices, to which the convention does not apply. Encoders need no size, which llama.cpp's converter omits.
 pub fn problems(file_name: &str, heads: &[&Gguf<'_>]) -> Vec<NameProblem> {
-    let found = name::problems(file_name);
+    let mut found = name::problems(file_name);
     let stem = ShardName::parse(file_name)
         .map_or_else(|| file_name.to_owned(), |shard| format!("{}{EXTENSION}", shard.prefix));
     let kind = heads.first().and_then(|head| head.get_as::<&str>(keys::GENERAL_TYPE).ok());
+    if kind == Some("mmproj") {
+        found.retain(|problem| *problem != NameProblem::NoSizeLabel);
+    }
     match found.is_empty() || kind == Some("imatrix") || new_name(&stem, heads).file_name == stem {
         true => Vec::new(),
         false => found,
@@ -131,8 +152,8 @@ pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     source.kind = if is_adapter { Some("LoRA") } else { present.kind };
     let shard = ShardName::parse(name).map_or(String::new(), |shard| format!("-{}", shard.number));
     let stem = source.stem();
-    let sidecar = sidecar(present.sidecar, s.kind.as_deref(), &stem);
-    suggestion(&format!("{sidecar}{stem}{shard}{EXTENSION}"), size)
+    let stem = with_sidecar(present.sidecar, s.kind.as_deref(), &stem);
+    suggestion(&format!("{stem}{shard}{EXTENSION}"), size)
 }
 
 #[cfg(test)]
@@ -160,6 +181,7 @@ mod tests {
             (&[basename, (keys::GENERAL_VERSION, "v1.5")], "Llama-3.1-131M-v1.5-F16.gguf"),
             (&[basename, (keys::GENERAL_TYPE, "mmproj")], "mmproj-Llama-3.1-131M-F16.gguf"),
             (&[(keys::GENERAL_NAME, "mmproj Model"), (keys::GENERAL_TYPE, "mmproj")], "mmproj-Model-131M-F16.gguf"),
+            (&[(keys::GENERAL_NAME, "Mmproj Model"), (keys::GENERAL_TYPE, "mmproj")], "mmproj-Model-131M-F16.gguf"),
         ] {
             let bytes = head(texts);
             let heads = [&Gguf::parse(&bytes).unwrap()];

@@ -51,8 +51,8 @@ pub struct Args {
     dir: Option<PathBuf>,
 
     /// Output file, or a folder for the standard file name; {ftype} or {FTYPE}, {name} and {size} are replaced by the file
-    /// type, the model name and the size label, and folders named so are created
-    #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
+    /// type, the model name and the size label. A folder that ends in / or has such a name is created
+    #[arg(short, long, alias = "outfile", value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
     /// List the supported architectures and their class names in config.json
@@ -77,7 +77,7 @@ pub struct Args {
     ty: Vec<FileType>,
 
     /// Model name; overrides the name found in the checkpoint
-    #[arg(long)]
+    #[arg(long, alias = "model-name")]
     name: Option<String>,
 
     /// Pre-tokenizer name of a BPE vocabulary; overrides detection by hash
@@ -137,7 +137,7 @@ pub struct Args {
     disable_mistral_community_chat_template: bool,
 
     /// Write big-endian byte order
-    #[arg(long)]
+    #[arg(long, alias = "bigendian")]
     big_endian: bool,
 
     /// Number of threads; by default, one per processor
@@ -593,7 +593,7 @@ fn folder_of(path: &Path) -> &Path {
 
 /// The output path for a type named `ty`; see [`Conversion::output_path_as`]. A folder with a placeholder in its name is named later.
 fn output_path(conversion: &Conversion, out: &Path, ty: &str) -> PathBuf {
-    match output::is_folder(out) && !out.is_dir() {
+    match output::is_folder(out) && output::has_placeholder(&out.to_string_lossy()) && !out.is_dir() {
         true => out.to_owned(),
         false => conversion.output_path_as(out, ty),
     }

@@ -17,8 +17,8 @@ pub const SERVE: &str = "serve-engine";
 
 /// Show the library that evaluates models: its path, its version and its devices.
 ///
-/// gguf perplexity, kld, run and imatrix compute use the libllama that is installed. It is looked for in the folder of
-/// --llama or GGUF_LLAMA; without one, where the system looks for libraries, then in the usual folders of package
+/// gguf perplexity, kld, run and imatrix compute use the installed libllama. The program searches the folder of
+/// --llama or GGUF_LLAMA; without one, the library path of the system, then the usual folders of package
 /// managers. It runs in a process of its own, which cannot open connections or write to files where the system allows
 /// such restrictions.
 #[derive(Debug, clap::Args)]

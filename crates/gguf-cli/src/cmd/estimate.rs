@@ -13,7 +13,10 @@ use crate::failure::{Outcome, Verdict};
 use crate::json;
 use crate::open;
 use crate::stdin;
-use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
+use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size, wrap};
+
+/// Quantized weights take at least this share of the present ones, as a divisor.
+const SMALLEST_SHARE: u64 = 10;
 
 /// Number of indented JSON levels.
 const LEVELS: usize = 2;
@@ -140,17 +143,25 @@ impl Args {
             true => Model::from_files(vec![stdin::open()?])?,
             false => open::model(&self.model)?,
         };
+        let file_bytes = model.files().iter().map(|file| file.file_bytes()).fold(0, u64::saturating_add);
         let estimate = estimate(model, &setup)?;
         let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
         let fits = self.memory.map(|memory| needed <= memory);
         match self.json {
             true => json::print(ui, LEVELS, &self.as_json(&estimate, &setup, fits))?,
-            false => self.print(ui, &estimate, &setup, needed)?,
+            false => self.print(ui, &estimate, &setup, needed, file_bytes)?,
         }
         Ok(if fits == Some(false) { Verdict::Bad } else { Verdict::Good })
     }
 
-    fn print(&self, ui: &mut Ui, estimate: &Estimate, setup: &Setup, needed: u64) -> std::io::Result<()> {
+    fn print(
+        &self,
+        ui: &mut Ui,
+        estimate: &Estimate,
+        setup: &Setup,
+        needed: u64,
+        file_bytes: u64,
+    ) -> std::io::Result<()> {
         ui.title(&self.model)?;
         let trained = match estimate.n_ctx_train {
             Some(n) if n != estimate.n_ctx => format!(" (trained on {})", grouped(n)),
@@ -209,6 +220,9 @@ impl Args {
                 None => format!("does not fit in {}; {} missing", size(memory), size(needed - memory)),
             };
             writeln!(ui.out, "{text}")?;
+            if let Some(advice) = self.advice(estimate, needed, memory, file_bytes) {
+                writeln!(ui.out, "{advice}")?;
+            }
         }
         for assumption in &estimate.assumptions {
             let columns = ui.width.map_or(usize::MAX, |width| width.saturating_sub(2));
@@ -217,6 +231,24 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    /// How a model that does not fit can be made to: the size of a file whose weights fit beside the rest, unless layers are on a GPU.
+    fn advice(&self, estimate: &Estimate, needed: u64, memory: u64, file_bytes: u64) -> Option<String> {
+        if needed <= memory || estimate.n_gpu_layers > 0 {
+            return None;
+        }
+        let weights = estimate.cpu.weights;
+        let rest = needed.saturating_sub(weights);
+        Some(match memory.checked_sub(rest).filter(|left| *left >= weights / SMALLEST_SHARE) {
+            Some(left) => {
+                let bytes = left.saturating_add(file_bytes.saturating_sub(weights));
+                format!("to fit: gguf quantize {} OUT --target-size {bytes}", shown_path(&self.model))
+            }
+            None => {
+                format!("without weights, {} are needed: use a smaller --ctx or --ubatch, or --kv q8_0", size(rest))
+            }
+        })
     }
 
     fn as_json(&self, estimate: &Estimate, setup: &Setup, fits: Option<bool>) -> Value {

@@ -43,7 +43,8 @@ pub struct Args {
     keys: Vec<String>,
 
     /// Print the prompt that the chat template makes of a conversation: a JSON list of messages, or an object with
-    /// messages, tools and other variables of the template; - for standard input. KEY names another template
+    /// messages, tools and other variables of the template; - for standard input. KEY names another template,
+    /// such as tool_use
     #[arg(long, value_name = "MESSAGES", conflicts_with_all = ["json", "only_type", "index"])]
     render_chat: Option<PathBuf>,
 

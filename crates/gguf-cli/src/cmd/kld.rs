@@ -44,7 +44,7 @@ pub struct Args {
     files: Vec<PathBuf>,
 
     /// File of the original's probabilities, of llama-perplexity or gguf perplexity --save-base
-    #[arg(long, value_name = "FILE", conflicts_with = "ctx")]
+    #[arg(long, alias = "kl-divergence-base", value_name = "FILE", conflicts_with = "ctx")]
     base: Option<PathBuf>,
 
     /// Exit with 1 if the mean divergence of a model is larger

@@ -94,24 +94,14 @@ pub fn is_folder(out: &Path) -> bool {
     out.to_string_lossy().ends_with(std::path::is_separator)
 }
 
-/// Whether folders of an output have placeholders in their names; such folders are created.
+/// Whether missing folders of an output are created: one that a separator at the end names, and those with placeholders in their names.
 pub fn names_folders(out: &Path) -> bool {
-    let folder = if is_folder(out) { Some(out) } else { out.parent() };
-    folder.is_some_and(|folder| has_placeholder(&folder.to_string_lossy()))
+    is_folder(out) || out.parent().is_some_and(|folder| has_placeholder(&folder.to_string_lossy()))
 }
 
 /// Whether a text contains a known placeholder.
-fn has_placeholder(text: &str) -> bool {
+pub fn has_placeholder(text: &str) -> bool {
     PLACEHOLDERS.iter().any(|(placeholder, _)| text.contains(placeholder))
-}
-
-/// Checks that an output path with a trailing separator is an existing folder, or one to create.
-fn check_folder(out: &Path) -> Result<(), Failure> {
-    if !is_folder(out) || out.is_dir() || names_folders(out) {
-        return Ok(());
-    }
-    let problem = "no such folder; create it, or omit the separator at the end to name a file";
-    Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())))
 }
 
 /// Checks that an output path has no unknown placeholder, which is a word in braces.
@@ -135,12 +125,11 @@ fn check_placeholders(out: &Path, name: &str) -> Result<(), Failure> {
 /// `{name}` by the model name, and `{size}` by the size label. If the result is a folder, the standard file name is appended.
 ///
 /// # Errors
-/// If a placeholder is unknown or the metadata has no value for it, or if `out` ends with a separator and is not an existing folder.
+/// If a placeholder is unknown or the metadata has no value for it.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
-    check_folder(out)?;
     let is_there = out.is_dir();
     let text = out.to_str().filter(|text| text.contains('{') && !is_there);
-    if !is_there && text.is_none() {
+    if !is_there && !is_folder(out) && text.is_none() {
         return Ok(out.to_owned());
     }
     check_placeholders(out, text.unwrap_or_default())?;
@@ -187,8 +176,7 @@ pub fn names_file_type(out: &Path) -> bool {
 /// # Errors
 /// If `out` is not a folder and has no placeholder for the file type.
 pub fn check_several(out: &Path) -> Result<(), Failure> {
-    check_folder(out)?;
-    if out.is_dir() || names_file_type(out) {
+    if out.is_dir() || names_file_type(out) || is_folder(out) {
         return Ok(());
     }
     check_placeholders(out, &out.to_string_lossy())?;

@@ -42,7 +42,7 @@ pub struct Args {
     library: Library,
 
     /// Also write the model's probabilities to this file, in the format of llama-perplexity --kl-divergence-base
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "kl-divergence-base", value_name = "FILE")]
     save_base: Option<PathBuf>,
 
     /// Overwrite an existing file of probabilities

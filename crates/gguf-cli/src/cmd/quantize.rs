@@ -67,7 +67,7 @@ pub struct Args {
     input: PathBuf,
 
     /// Output file, or a folder for the standard file name; {ftype} or {FTYPE}, {name} and {size} are replaced by the file
-    /// type, the model name and the size label, and folders named so are created; optional with --dry-run
+    /// type, the model name and the size label. A folder that ends in / or has such a name is created. Optional with --dry-run
     #[arg(required_unless_present_any = ["limit", "list", "output"])]
     out: Option<OsString>,
 

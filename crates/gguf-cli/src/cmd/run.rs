@@ -44,7 +44,7 @@ pub struct Args {
     raw: bool,
 
     /// Choose tokens at random, at this temperature
-    #[arg(long, value_name = "T", value_parser = temperature)]
+    #[arg(long, alias = "temperature", value_name = "T", value_parser = temperature)]
     temp: Option<f32>,
 
     /// Seed of the random choices

@@ -796,7 +796,7 @@ fn what_holds_no_model_is_not_quantized() {
     let (file, out) = (dir.path().join("in.gguf"), dir.path().join("out.gguf"));
     let mut adapter = head(&[("blk.0.attn_q.weight.lora_a", &[32, 8], GgmlType::F32)]);
     adapter.set("general.type", "adapter");
-    for (head, expected) in [(adapter, "a LoRA adapter"), (head(&[]), "give a model with tensors")] {
+    for (head, expected) in [(adapter, "a LoRA adapter"), (head(&[]), "pass a model with tensors")] {
         write(&file, &head, &[]);
         gguf(["quantize", text(&file), text(&out), "Q4_K_M"]).exits(1).says(&[expected]);
         assert!(!out.exists());

@@ -551,7 +551,8 @@ fn keys_are_named_as_they_are_printed() {
     gguf(["show", text(&file), "--kv"]).exits(0).prints(&[printed]);
     assert_eq!(gguf(["get", text(&file), printed]).exits(0).out, "7\n");
     gguf(["get", text(&file), r"own.?\x8d*"]).exits(0).prints(&["7"]);
-    gguf(["rename", text(&file), &format!("{printed}=own.new"), "-q"]).exits(0);
+    gguf(["unset", text(&file), printed, "-n"]).exits(0).prints(&[r"own.o\x8dd  7"]);
+    gguf(["rename", text(&file), &format!("{printed}=own.new")]).exits(0).says(&[r"  own.o\x8dd is now own.new"]);
     assert_eq!(gguf(["get", text(&file), "own.new"]).exits(0).out, "7\n");
     gguf(["unset", text(&file), "own.*", "-q"]).exits(0);
 }

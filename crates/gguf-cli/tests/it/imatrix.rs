@@ -83,7 +83,7 @@ fn what_is_lost_is_said() {
     let out = dir.path().join("x.dat");
     imatrix(&["convert", &data("two-one.gguf"), text(&out)]).exits(0).says(&[
         "omitted, because they have no measurements: blk.1.attn_q.weight\n",
-        "token counts per expert are lost in 1 entry; 1 expert was never used",
+        "token counts per expert are lost in 1 entry; 1 expert was never used: all its columns become 1",
         "only the last dataset name is kept, ",
         "the chunk size is not stored; pass --chunk-size 100",
     ]);
@@ -101,7 +101,7 @@ fn what_is_lost_is_said() {
     let none = old(dir.path(), "none.dat", "a", 0, &[1.0]);
     imatrix(&["convert", text(&none), text(&back), "-f"])
         .exits(0)
-        .says(&["chunk count 0, treated as not measured", ": a\n"]);
+        .says(&["chunk count 0; the output marks these entries as not measured: a\n"]);
     let two = old(dir.path(), "two.dat", "a", 1, &[1.0]);
     imatrix(&["merge", text(&two), text(&two), "-o", text(&back), "-f"]).exits(0).says(&[
         "two.dat: listed more than once",

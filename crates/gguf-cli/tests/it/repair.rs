@@ -189,6 +189,22 @@ fn estimate_limits_batches() {
     print(&["-c", "4096"], "* batch 2048, micro-batch 512; no pipeline parallelism\n");
 }
 
+/// A file of the size that is advised fits.
+#[test]
+fn estimate_says_how_a_model_fits() {
+    let dir = folder();
+    let (path, out) = (model(dir.path()), dir.path().join("out.gguf"));
+    let options = ["--ctx", "512", "--memory", "10MB"];
+    let run = gguf([&["estimate", text(&path)], &options[..]].concat()).exits(1);
+    let advice = run.out.lines().find_map(|line| line.strip_prefix("to fit: gguf ")).expect("advice");
+    let words = advice.split(' ').map(|word| if word == "OUT" { text(&out) } else { word });
+    gguf(words.chain(["-q"])).exits(0);
+    gguf([&["estimate", text(&out)], &options[..]].concat()).exits(0).prints(&["fits in 10.0 MB; "]);
+    gguf(["estimate", text(&path), "--memory", "5MB"])
+        .exits(1)
+        .prints(&["without weights, 8.15 MB are needed: use a smaller --ctx or --ubatch, or --kv q8_0"]);
+}
+
 #[test]
 fn estimate_says_what_a_model_takes() {
     let dir = folder();

@@ -73,6 +73,9 @@ pub fn rendered(
         variables.insert("add_generation_prompt".to_owned(), true.into());
     }
     let has_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
+    // The name of a template stands for its key.
+    let named = key.map(|name| format!("{}.{name}", keys::TOKENIZER_CHAT_TEMPLATE));
+    let key = named.as_deref().filter(|named| gguf.get(named).is_some()).or(key);
     let key = match key {
         Some(key) => key,
         None if has_tools && gguf.get(TOOL_USE).is_some() => TOOL_USE,

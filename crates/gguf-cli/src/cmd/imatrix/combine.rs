@@ -49,7 +49,7 @@ pub struct MergeArgs {
 /// Convert an importance matrix to the other format.
 ///
 /// Data that the other format cannot represent is reported. Conversion from .dat to GGUF keeps the weights used for
-/// quantizing, exactly if the chunk size is a power of two; conversion from GGUF to .dat rounds them once more.
+/// quantizing, exactly if the chunk size is a power of two; conversion from GGUF to .dat rounds them again.
 /// Converting GGUF to GGUF adds the keys that llama-quantize requires.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -225,7 +225,8 @@ fn lost(matrix: &Imatrix) -> Vec<String> {
         let entries = number(n_entries, "entry", "entries");
         let unseen = match n_unseen {
             0 => String::new(),
-            n => format!("; {} never used: all their columns become 1", number(n, "expert was", "experts were")),
+            1 => "; 1 expert was never used: all its columns become 1".to_owned(),
+            n => format!("; {} experts were never used: all their columns become 1", grouped(n)),
         };
         all.push(format!("token counts per expert are lost in {entries}{unseen}"));
     }

@@ -59,11 +59,11 @@ pub struct Args {
     texts: Vec<PathBuf>,
 
     /// Output file
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(short, long, alias = "output-file", value_name = "OUT")]
     output: PathBuf,
 
     /// Output format; by default, from the extension of the output: .gguf or .dat
-    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    #[arg(long, alias = "output-format", value_name = "FORMAT", value_parser = format())]
     format: Option<Format>,
 
     #[command(flatten)]

@@ -396,9 +396,18 @@ fn elements(change: &Change, gguf: &Gguf<'_>, width: usize) -> (Vec<Element>, us
     (first, changed.count())
 }
 
+/// A name of a change, safe to print. A key outside UTF-8 is named by its printed form, such as `\x8d`, which is not escaped again.
+fn shown(name: &str) -> String {
+    let escaped =
+        |at: usize| name.get(at + 2..at + 4).is_some_and(|byte| u8::from_str_radix(byte, 16).is_ok_and(|b| b > 0x7f));
+    match name.match_indices("\\x").any(|(at, _)| escaped(at)) {
+        true => name.to_owned(),
+        false => Str(name.as_bytes()).to_string(),
+    }
+}
+
 /// A change as the cells of table rows.
 fn cells(change: &Change, gguf: &Gguf<'_>) -> Vec<Vec<String>> {
-    let shown = |name: &str| Str(name.as_bytes()).to_string();
     let full = |value: &Kv| text::value(value.as_ref(), Some(200));
     let row = match change {
         Change::Added { key, value } => vec![shown(key), "-".to_owned(), full(value)],
@@ -429,7 +438,6 @@ fn more(n: usize) -> String {
 
 /// A change as lines: one, or one for each changed element of an array.
 fn lines(change: &Change, gguf: &Gguf<'_>) -> Vec<String> {
-    let shown = |name: &str| Str(name.as_bytes()).to_string();
     let line = match change {
         Change::Added { key, value } => format!("{}: {} (new)", shown(key), short(value)),
         Change::Changed { key, before, after } => {
