@@ -156,6 +156,7 @@ pub fn for_edit(e: &gguf_edit::Error) -> Option<String> {
 /// The hint for an error of a metadata edit.
 pub fn for_editing(e: &EditError) -> Option<String> {
     Some(match e.problem() {
+        EditError::Line { error, .. } => for_editing(error)?,
         EditError::Value { kind, .. } if kind.to_string() == "string" => "write strings in quotes: \"text\"".to_owned(),
         EditError::NotInPlace { .. } => "omit --in-place to allow it".to_owned(),
         EditError::TwoMeanings { .. } => "choose with --keys or --tensors".to_owned(),

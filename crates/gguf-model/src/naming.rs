@@ -89,13 +89,14 @@ pub fn with_prefix(prefix: &str, name: &str) -> String {
 }
 
 /// The deviations of a file name from the convention; none for the names that [`new_name`] determines, which are those of llama.cpp's
-/// converter, and for importance matrices, to which the convention does not apply. Encoders need no size, which llama.cpp's converter omits.
+/// converter, and for importance matrices, to which the convention does not apply. Encoders and
+/// adapters need no size, which llama.cpp's converters omit.
 pub fn problems(file_name: &str, heads: &[&Gguf<'_>]) -> Vec<NameProblem> {
     let mut found = name::problems(file_name);
     let stem = ShardName::parse(file_name)
         .map_or_else(|| file_name.to_owned(), |shard| format!("{}{EXTENSION}", shard.prefix));
     let kind = heads.first().and_then(|head| head.get_as::<&str>(keys::GENERAL_TYPE).ok());
-    if kind == Some("mmproj") {
+    if matches!(kind, Some("mmproj" | "adapter")) {
         found.retain(|problem| *problem != NameProblem::NoSizeLabel);
     }
     match found.is_empty() || kind == Some("imatrix") || new_name(&stem, heads).file_name == stem {
@@ -201,6 +202,10 @@ mod tests {
         let heads = [&Gguf::parse(&bytes).unwrap()];
         assert_eq!(problems("my_model-131M-F16.gguf", &heads), []);
         assert_eq!(problems("my_models-131M-F16.gguf", &heads), [NameProblem::Letters("my_models".to_owned())]);
+        for kind in ["mmproj", "adapter"] {
+            let bytes = head(&[(keys::GENERAL_TYPE, kind)]);
+            assert_eq!(problems("Model-F16.gguf", &[&Gguf::parse(&bytes).unwrap()]), [], "{kind}");
+        }
         let bytes = head(&[(keys::GENERAL_TYPE, "imatrix")]);
         assert_eq!(problems("imatrix.gguf", &[&Gguf::parse(&bytes).unwrap()]), []);
     }

@@ -11,6 +11,7 @@ use gguf_io::shown_path;
 
 use crate::cmd::set::{Backup, How};
 use crate::failure::{Failure, Outcome};
+use crate::hints;
 use crate::ui::Ui;
 
 /// Edit the metadata as text in $VISUAL or $EDITOR.
@@ -65,7 +66,7 @@ impl Args {
                 Failure::PipeClosed => failure,
                 failure => kept(path, &failure),
             }),
-            Err(e) => Err(kept(path, &e)),
+            Err(e) => Err(kept(path, &e).with_help(hints::for_editing(&e))),
         }
     }
 

@@ -436,6 +436,15 @@ fn edit_runs_an_editor() {
     let (code, _, err) = edit("false", &[]);
     assert_eq!(code, 2);
     assert!(err.contains("the editor false failed (exit status: 1); nothing was changed"), "{err}");
+    let (code, _, err) = edit("sed -i 's/\"Small\"/Small/'", &[]);
+    assert_eq!(code, 2);
+    let (message, help) = err.trim_end().split_once("\nhelp: ").unwrap();
+    assert!(
+        message.contains("general.name: expected a value of type string, found Small; the text is kept in "),
+        "{err}"
+    );
+    assert_eq!(help, "write strings in quotes: \"text\"");
+    fs::remove_file(message.rsplit(' ').next().unwrap()).unwrap();
     let (code, _, err) = edit("sed -i 's/: u64 = .*/: u64 = x/'", &[]);
     assert_eq!(code, 2);
     let kept = err.trim_end().rsplit(' ').next().unwrap();
