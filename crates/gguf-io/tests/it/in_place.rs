@@ -279,7 +279,7 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
     assert!(!finish(&path).unwrap());
     let error = case.run(&|_| ()).unwrap_err().to_string();
     assert!(
-        error.contains("file.edit: cannot be used as the journal of the edit: the file is something else"),
+        error.contains("file.edit: cannot be used as the journal of the edit: that file is not a journal"),
         "{error}"
     );
     assert_eq!(fs::read(journal_path(&path)).unwrap(), own);

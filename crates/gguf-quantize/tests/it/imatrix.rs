@@ -76,7 +76,7 @@ fn matrices_that_do_not_go_together() {
         merge.add(&file(second)).map(|()| merge.finish()).map_err(|e| e.to_string())
     };
     let error = add(entry(8, 1), entry(6, 1)).unwrap_err();
-    assert!(error.starts_with("the entry x.weight: 6 sums in this file, but 8 in the files before;"), "{error}");
+    assert!(error.starts_with("the entry x.weight: 6 sums in this file, but 8 in the earlier files;"), "{error}");
     assert!(add(entry(8, 2), entry(8, 4)).unwrap_err().contains("4 counts in this file, but 2"));
     assert!(add(entry(8, 2), entry(8, 1)).is_err());
     assert_eq!(add(entry(8, 1), entry(8, 4)).unwrap().entries[&b"x.weight"[..]].counts, [2; 4]);
@@ -330,7 +330,7 @@ fn old(entries: &[(&str, i32, &[f32])], rest: &[u8]) -> Vec<u8> {
 #[test]
 fn files_that_are_something_else() {
     assert!(error(Vec::new()).contains("it is empty"));
-    assert!(error(vec![1, 0]).contains("has 2 bytes and should have at least 4"));
+    assert!(error(vec![1, 0]).contains("has 2 bytes; expected at least 4"));
     assert!(error(b"PK\x03\x04 a zip archive".to_vec()).contains("not a GGUF file, and too short"));
     assert!(error(b"\xff\xff\xff\xff and more".to_vec()).contains("byte 0: the number of entries is -1"));
     let mut head = gguf_format::Head::default();
@@ -339,7 +339,7 @@ fn files_that_are_something_else() {
     model.extend([0; 128]);
     assert_eq!(
         error(model),
-        "not an importance matrix: it is a GGUF file without a tensor NAME.in_sum2; give the file that llama-imatrix wrote"
+        "not an importance matrix: it is a GGUF file without a tensor NAME.in_sum2; pass the file that llama-imatrix wrote"
     );
     let error = ImatrixFile::open(path("nowhere")).unwrap_err().to_string();
     assert!(error.contains("nowhere"), "{error}");

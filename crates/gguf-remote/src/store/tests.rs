@@ -315,7 +315,7 @@ fn slow_and_failing_uploads() {
             assert_eq!(aborted, 0);
         } else {
             let e = result.unwrap_err().to_string();
-            assert_eq!(e, "s3://b/x: cannot write: an unexpected answer: a fault");
+            assert_eq!(e, "s3://b/x: cannot write: unexpected response: a fault");
             assert_eq!((get(&memory, "x"), aborted), (None, 1));
         }
         assert!(slow.is_idle());
