@@ -18,6 +18,7 @@ Exit codes:
   0    success
   1    bad content: a file is invalid or truncated, models differ, or a requested item is missing
   2    wrong usage, or a failure: a file does not exist, or cannot be read or written
+  75   only of gguf part and gguf commit: not done, and trying again may help
   130  interrupted (Ctrl-C); 143 on a termination signal";
 
 /// Inspect, validate, convert and quantize GGUF model files.
@@ -74,6 +75,8 @@ commands! {
     Export export
     Migrate migrate
     Quantize quantize
+    Part part
+    Commit commit
     Imatrix imatrix
     Lora lora
     Recipe recipe

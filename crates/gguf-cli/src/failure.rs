@@ -14,6 +14,8 @@ pub enum Verdict {
     Bad,
     /// The command is wrong or could not run.
     CouldNotRun,
+    /// The command could not run, and may succeed later or on another machine: `EX_TEMPFAIL` of `sysexits.h`.
+    TryAgain = 75,
 }
 
 impl From<Verdict> for ExitCode {
@@ -127,6 +129,21 @@ impl Failure {
                 message: self.to_string(),
                 help,
             })),
+        }
+    }
+
+    /// The same failure with another verdict.
+    pub fn with_verdict(self, verdict: Verdict) -> Failure {
+        if self.verdict() == verdict || matches!(self, Failure::PipeClosed) {
+            return self;
+        }
+        match self {
+            Failure::Detailed(details) => Failure::Detailed(Box::new(Details { verdict, ..*details })),
+            failure => {
+                let (kind, message) = (failure.kind(), failure.to_string());
+                let (path, offset, tensors, help) = (None, None, Vec::new(), None);
+                Failure::Detailed(Box::new(Details { verdict, kind, path, offset, tensors, message, help }))
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_hf::{Conversion, Folder};
 use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::fleet::{FilesPlace, Place};
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_remote::Location;
@@ -276,6 +277,18 @@ fn uploads(plans: &[(&Plan, &Path)]) -> Option<Vec<Location>> {
     let paths = plans.iter().flat_map(|(plan, out)| plan.output_paths(out));
     let locations: Vec<Location> = paths.map_while(|path| location(&path).ok().flatten()).collect();
     (!locations.is_empty()).then_some(locations)
+}
+
+/// Where the parts of an output go.
+///
+/// # Errors
+/// If it is a URL that cannot be written.
+pub fn place(path: &Path) -> Result<Box<dyn Place>, Failure> {
+    expect_upload(path)?;
+    match location(path)? {
+        Some(location) => remote::place(&location),
+        None => Ok(Box::new(FilesPlace::new(path))),
+    }
 }
 
 /// Checks that a URL can be an output.

@@ -408,6 +408,11 @@ impl Places {
         Some(Places { alignment: 1, head_bytes, data_offset: head_bytes, base: head_bytes, offsets, file_bytes })
     }
 
+    /// The places of tensors at given offsets from the start of a file. Nothing is checked.
+    pub fn at(head_bytes: u64, offsets: Vec<u64>, file_bytes: u64) -> Places {
+        Places { alignment: 1, head_bytes, data_offset: head_bytes, base: 0, offsets, file_bytes }
+    }
+
     /// The start of tensor `i`, from the start of the file.
     pub fn file_offset(&self, i: usize) -> Option<u64> {
         self.base.checked_add(*self.offsets.get(i)?)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use gguf_io::ReadAt;
 use gguf_pipeline::moves::{self, Axis, Move};
-use gguf_pipeline::{Error as PipelineError, Source, SourceRead, SourceVersion};
+use gguf_pipeline::{Error as PipelineError, FilePlace, Source, SourceRead, SourceVersion};
 
 use crate::dtype::SourceTensor;
 use crate::error::{Error, Names};
@@ -380,6 +380,12 @@ impl Source for TensorFiles {
                 part.source.read_vec_at(at, buffer).map_err(|e| PipelineError::io("read", &part.path, e))
             }
         }
+    }
+
+    fn place(&self, index: usize) -> Option<FilePlace> {
+        let place = self.places.get(index).filter(|place| place.view.is_none())?;
+        let range = place.offset..place.offset.checked_add(place.bytes)?;
+        Some(FilePlace::new(&self.parts.get(place.part)?.path, range))
     }
 
     fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use gguf_pipeline::plan::TensorPlan;
-use gguf_pipeline::{Error as PipelineError, Source, SourceRead, SourceVersion};
+use gguf_pipeline::{Error as PipelineError, FilePlace, Source, SourceRead, SourceVersion};
 use gguf_quants::float;
 
 use crate::checkpoint::TensorFiles;
@@ -216,6 +216,14 @@ fn at(dir: &Path, checkpoint: &TensorFiles, source: PlanError) -> Error {
 impl Source for Weights {
     fn versions(&self) -> Vec<SourceVersion> {
         self.checkpoint.versions()
+    }
+
+    fn place(&self, index: usize) -> Option<FilePlace> {
+        let is_replaced = self.replaced.as_ref().is_some_and(|(replaced, _)| *replaced == index);
+        match self.forms.get(index) {
+            Some(Form::Stored(index)) if !is_replaced => self.checkpoint.place(*index),
+            _ => None,
+        }
     }
 
     /// Packed weights are left out.

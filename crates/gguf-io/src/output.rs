@@ -100,6 +100,21 @@ impl Output {
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
     }
 
+    /// Continues an unfinished file for `path` as [`reopen`](Output::reopen) does, but starts none: `None` if there is none. Several processes may
+    /// write different parts of it at once.
+    ///
+    /// # Errors
+    /// [`Error::NotAFile`] if the partial name is not that of a regular file; [`Error::Io`].
+    pub fn present(path: impl AsRef<Path>, replace: bool) -> Result<Option<Output>, Error> {
+        let path = path.as_ref();
+        let partial = long_form(Output::partial_path(path));
+        match open_present(&partial, OpenOptions::new().read(true).write(true)) {
+            Ok(file) => Ok(Some(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Opens a file that earlier work has completed: it can be read back, and [`commit`](Output::commit) does nothing. Writing to it is an
     /// error.
     ///

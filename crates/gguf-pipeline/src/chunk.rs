@@ -129,22 +129,118 @@ pub(crate) struct Chunks<'a> {
     row: u64,
     /// The first column of the next chunk, not 0 inside a divided row.
     column: u64,
+    /// The place at which the chunks end.
+    end: Place,
+    /// Whether the first row is a chunk of its own.
+    is_first_alone: bool,
+}
+
+/// A place between chunks: a tensor, a row of it, and a column.
+pub(crate) type Place = (usize, u64, u64);
+
+/// The end of all chunks.
+pub(crate) const END: Place = (usize::MAX, 0, 0);
+
+/// How a tensor is divided.
+struct Grid {
+    /// Number of rows, or of values if it is divided after any value.
+    n_rows: u64,
+    row_len: u64,
+    /// Rows of a matrix.
+    height: u64,
 }
 
 impl<'a> Chunks<'a> {
     /// The chunks of the tensors starting at index `first`.
     pub(crate) fn from(lanes: &'a [Lane<'a>], first: usize, whole_rows: bool) -> Chunks<'a> {
-        Chunks { lanes, whole_rows, tensor: first, row: 0, column: 0 }
+        Chunks::between(lanes, (first, 0, 0), END, whole_rows)
     }
 
-    /// The chunks from a [place](Chunks::place) on.
-    pub(crate) fn at(lanes: &'a [Lane<'a>], (tensor, row, column): (usize, u64, u64), whole_rows: bool) -> Chunks<'a> {
-        Chunks { lanes, whole_rows, tensor, row, column }
+    /// The chunks from one [place](Chunks::place) to another.
+    pub(crate) fn between(lanes: &'a [Lane<'a>], start: Place, end: Place, whole_rows: bool) -> Chunks<'a> {
+        let (tensor, row, column) = start;
+        Chunks { lanes, whole_rows, tensor, row, column, end, is_first_alone: false }
+    }
+
+    /// The fewest chunks that have all bytes `bytes` of the output of one lane, in which tensors begin at `start_of`: a row that is cut is
+    /// in them, and the first is a chunk of its own.
+    pub(crate) fn of_bytes(
+        lanes: &'a [Lane<'a>],
+        tensors: Range<usize>,
+        bytes: &Range<u64>,
+        start_of: impl Fn(usize) -> Option<u64>,
+    ) -> Chunks<'a> {
+        let mut chunks = Chunks::between(lanes, (tensors.end, 0, 0), (tensors.end, 0, 0), false);
+        let mut first = None;
+        for index in tensors {
+            let (Some((_, tensor)), Some(start)) = (chunks.tensors(index).next(), start_of(index)) else { break };
+            let own = start..start.saturating_add(tensor.n_bytes());
+            if own.end <= bytes.start || own.is_empty() {
+                continue;
+            }
+            if own.start >= bytes.end {
+                break;
+            }
+            let within = |at: u64| at.clamp(own.start, own.end) - own.start;
+            let (from, to) = (within(bytes.start), within(bytes.end));
+            if first.is_none() {
+                first = Some(chunks.place_before(index, tensor, from));
+                chunks.is_first_alone = from > 0;
+            }
+            chunks.end = chunks.place_after(index, tensor, to);
+        }
+        (chunks.tensor, chunks.row, chunks.column) = first.unwrap_or(chunks.end);
+        chunks
+    }
+
+    /// The last place that is not after a byte of a tensor in the output.
+    fn place_before(&self, index: usize, tensor: &TensorPlan, byte: u64) -> Place {
+        let Grid { row_len, .. } = self.grid(index, tensor);
+        let bytes = |n| tensor.ty.tensor_bytes([n]).unwrap_or(1).max(1);
+        let (row, within) = (byte / bytes(row_len), byte % bytes(row_len));
+        (index, row, if row_len > PART { within / bytes(PART) * PART } else { 0 })
+    }
+
+    /// The first place that is not before a byte of a tensor in the output.
+    fn place_after(&self, index: usize, tensor: &TensorPlan, byte: u64) -> Place {
+        let Grid { row_len, .. } = self.grid(index, tensor);
+        let bytes = |n| tensor.ty.tensor_bytes([n]).unwrap_or(1).max(1);
+        if row_len <= PART {
+            return (index, byte.div_ceil(bytes(row_len)), 0);
+        }
+        let (row, within) = (byte / bytes(row_len), byte % bytes(row_len));
+        match within.div_ceil(bytes(PART)) * PART {
+            column if column >= row_len => (index, row + 1, 0),
+            column => (index, row, column),
+        }
+    }
+
+    /// The place at which the chunks end.
+    pub(crate) fn end(&self) -> Place {
+        self.end
     }
 
     /// The place of the next chunk: its tensor, row and column.
-    pub(crate) fn place(&self) -> (usize, u64, u64) {
+    pub(crate) fn place(&self) -> Place {
         (self.tensor, self.row, self.column)
+    }
+
+    /// How a tensor of the first lane is divided.
+    fn grid(&self, index: usize, tensor: &TensorPlan) -> Grid {
+        // Sizes were checked when the file was laid out.
+        let n = tensor.n_elements();
+        let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
+        let is_by_value = match tensor.op.operation().chunked_by() {
+            ChunkedBy::Rows => false,
+            ChunkedBy::Values => true,
+            // Errors are measured for whole rows.
+            ChunkedBy::ValuesUnlessEncoded => !self.whole_rows && !self.is_encoded(index, tensor.op.value_type()),
+        };
+        let n_rows = if is_by_value { n } else { n / row_of_shape };
+        let row_len = n.checked_div(n_rows).unwrap_or(0);
+        // Each matrix of a stack has separate weights.
+        let height = if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
+        Grid { n_rows, row_len, height }
     }
 
     /// The tensor with that index in each draft.
@@ -165,23 +261,15 @@ impl<'a> Iterator for Chunks<'a> {
         loop {
             let index = self.tensor;
             let (_, tensor) = self.tensors(index).next()?;
-            // Sizes were checked when the file was laid out.
-            let n = tensor.n_elements();
-            let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
-            let is_by_value = match tensor.op.operation().chunked_by() {
-                ChunkedBy::Rows => false,
-                ChunkedBy::Values => true,
-                // Errors are measured for whole rows.
-                ChunkedBy::ValuesUnlessEncoded => !self.whole_rows && !self.is_encoded(index, tensor.op.value_type()),
-            };
-            let n_rows = if is_by_value { n } else { n / row_of_shape };
-            if n == 0 || self.row >= n_rows {
+            if self.place() >= self.end {
+                return None;
+            }
+            let Grid { n_rows, row_len, height } = self.grid(index, tensor);
+            if self.row >= n_rows {
                 (self.tensor, self.row, self.column) = (index + 1, 0, 0);
                 continue;
             }
-            let row_len = n / n_rows;
-            // Each matrix of a stack has separate weights.
-            let height = if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
+            let is_alone = std::mem::take(&mut self.is_first_alone);
             let (first_row, matrix) = (self.row, self.row / height);
             if row_len > PART {
                 let columns = self.column..row_len.min(self.column + PART);
@@ -195,6 +283,12 @@ impl<'a> Iterator for Chunks<'a> {
             let written = self.tensors(index).map(|(_, tensor)| row_bytes(tensor.ty)).max().unwrap_or(1);
             let row_bytes = row_bytes(tensor.op.value_type()).max(written).max(1);
             let mut n_rows = (CHUNK / row_bytes).max(1).min(n_rows - self.row);
+            if index == self.end.0 {
+                n_rows = n_rows.min(self.end.1 - self.row);
+            }
+            if is_alone {
+                n_rows = 1;
+            }
             if self.tensors(index).any(|(_, tensor)| tensor.importance.is_some()) {
                 n_rows = n_rows.min(height - self.row % height);
             }

@@ -27,7 +27,7 @@ use crate::op::ReadBuffers;
 use crate::plan::{Draft, FilePlan, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::read::Readable;
-use crate::reads::Reads;
+use crate::reads::{ReadAhead, Reads};
 use crate::report::{Errors, compare_rows};
 use crate::sink::{Kept, Piece, Sink};
 use crate::source::SourceRead;
@@ -143,13 +143,14 @@ pub(crate) struct Part<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Writes all tensor data to the outputs, one list for each plan; returns for each plan the tensors with values that became infinite, in
+    /// Writes chunks of tensor data to the outputs, one list for each plan; returns for each plan the tensors with values that became infinite, in
     /// order. Each chunk is read and decoded once for all plans. Chunks that the sink has kept are written again only if they are damaged.
     ///
     /// # Errors
     /// The first error of any thread; the others stop soon after.
     pub(crate) fn execute(
         &self,
+        chunks: Chunks<'_>,
         parts: &[Vec<Part<'_>>],
         sink: &dyn Sink,
         progress: &dyn Progress,
@@ -164,7 +165,7 @@ impl<'a> Run<'a> {
                 *overflows.lock().unwrap_or_else(PoisonError::into_inner).entry((plan, index)).or_insert(0) += values;
             }
         };
-        workers::for_each(self.threads, self.chunks(0), progress, buffers, |buffers, (index, chunk)| {
+        workers::for_each(self.threads, chunks, progress, buffers, |buffers, (index, chunk)| {
             self.finish(Item { index, chunk: &chunk }, to, buffers, progress, &add)
         })?;
         let mut named: Vec<Vec<Overflow>> = self.lanes.iter().map(|_| Vec::new()).collect();
@@ -177,13 +178,34 @@ impl<'a> Run<'a> {
         Ok(named)
     }
 
+    /// As [`execute`](Run::execute), with data that is fetched before it is read.
+    ///
+    /// # Errors
+    /// As for [`execute`](Run::execute).
+    pub(crate) fn execute_ahead(
+        &self,
+        chunks: Chunks<'_>,
+        parts: &[Vec<Part<'_>>],
+        sink: &dyn Sink,
+        read_ahead: Option<&dyn ReadAhead>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Vec<Overflow>>, Error> {
+        let mut executed = None;
+        if let Some(read_ahead) = read_ahead {
+            let mut work = || executed = Some(self.execute(chunks.clone(), parts, sink, progress));
+            read_ahead.run(&mut self.reads(&chunks, parts, sink), &mut work);
+        }
+        executed.unwrap_or_else(|| self.execute(chunks, parts, sink, progress))
+    }
+
     pub(crate) fn chunks(&self, first: usize) -> Chunks<'a> {
         Chunks::from(self.lanes, first, !self.errors.is_empty())
     }
 
-    /// The reads for the chunks of which no output keeps all. Errors end them: the run finds them itself.
+    /// The reads for those of some chunks of which no output keeps all. Errors end them: the run finds them itself.
     pub(crate) fn reads<'b>(
         &'b self,
+        chunks: &Chunks<'_>,
         parts: &'b [Vec<Part<'_>>],
         sink: &'b dyn Sink,
     ) -> impl Iterator<Item = SourceRead> + Send + 'b {
@@ -195,7 +217,8 @@ impl<'a> Run<'a> {
             self.lanes.iter().zip(parts).any(|(lane, parts)| is_missing(index, chunk, lane, parts))
         };
         let first = self.lanes.first().map(|lane| lane.draft);
-        let reads = first.map(|draft| Reads::new(self.lanes.into(), draft, !self.errors.is_empty(), is_read));
+        let (places, whole_rows) = (chunks.place()..chunks.end(), !self.errors.is_empty());
+        let reads = first.map(|draft| Reads::new(self.lanes.into(), draft, whole_rows, places, is_read));
         reads.into_iter().flatten().map_while(Result::ok)
     }
 

@@ -11,6 +11,7 @@
 //! * [`Progress`] receives [events](Event), and can cancel the work.
 //! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
 //!   [`workers`] is the worker loop.
+//! * [`fleet`] divides the run of a plan among machines.
 //! * [`verify`] compares the data that a draft makes with that of a file.
 //! * [`range::check_range`] searches the source of a plan; [`moves::Move`], [`plan::Shape`] and [`plan::InputName`] are parts of tensors in a plan.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod chunk;
 mod encode;
 mod error;
 mod execute;
+pub mod fleet;
 mod gguf;
 mod importance;
 mod journal;
@@ -68,5 +70,5 @@ pub use reads::ReadAhead;
 pub use run::{check_outputs, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
-pub use source::{Source, SourceRead, SourceVersion, Stored};
+pub use source::{FilePlace, Source, SourceRead, SourceVersion, Stored};
 pub use stage::Stage;

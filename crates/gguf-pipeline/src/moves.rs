@@ -4,6 +4,8 @@
 //! is inverted by swapping its two sides. A run produces the output range by range, and reads only the required parts of the sources, in
 //! spans as long as the layout allows; so a tensor of any size is written in bounded memory, in any order, by any number of threads.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 
 /// One loop of a [`Move`]: the number of steps, and their distance in elements on either side.
@@ -37,7 +39,10 @@ pub struct Axis {
 /// assert_eq!(&out, b"adbecf");
 /// # Ok::<(), gguf_pipeline::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// In JSON it is a list of the fields, and an axis as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "MoveList", into = "MoveList")]
 pub struct Move {
     /// The index of the source among the operation's inputs.
     pub input: usize,
@@ -47,6 +52,23 @@ pub struct Move {
     pub to: u64,
     /// The loops, in any order.
     pub axes: Vec<Axis>,
+}
+
+/// The fields of a move, and of its axes.
+type MoveList = (usize, u64, u64, Vec<(u64, u64, u64)>);
+
+impl From<MoveList> for Move {
+    fn from((input, from, to, axes): MoveList) -> Move {
+        let axes = axes.into_iter().map(|(count, from, to)| Axis { count, from, to });
+        Move { input, from, to, axes: axes.collect() }
+    }
+}
+
+impl From<Move> for MoveList {
+    fn from(item: Move) -> MoveList {
+        let axes = item.axes.iter().map(|axis| (axis.count, axis.from, axis.to));
+        (item.input, item.from, item.to, axes.collect())
+    }
 }
 
 impl Move {

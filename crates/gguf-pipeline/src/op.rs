@@ -2,6 +2,7 @@
 //! is divided into chunks, and how it is read.
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
 
 mod batch_norm;
 mod computed;
@@ -34,7 +35,8 @@ pub use sum::Sum;
 pub(crate) use operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
 
 /// The origin of an output tensor's data.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Op {
     /// A copy of the source's elements in their order.
@@ -56,7 +58,7 @@ pub enum Op {
     /// The lower halves of the source's 64-bit integers.
     Narrow(Narrow),
     /// Values computed by the plan.
-    Computed(Vec<f32>),
+    Computed(#[serde(with = "crate::fleet::bits::list")] Vec<f32>),
 }
 
 impl Op {

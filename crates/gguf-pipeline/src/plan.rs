@@ -411,6 +411,12 @@ impl fmt::Debug for FilePlan {
 }
 
 impl FilePlan {
+    /// A file with tensors at given places, whose head is elsewhere.
+    pub(crate) fn placed(tensors: Range<usize>, places: Places) -> FilePlan {
+        let (given, file_bytes) = (Some(Vec::new()), places.file_bytes);
+        FilePlan { name: None, shard: Shard::WHOLE, given, file_bytes, places, tensors }
+    }
+
     /// The name in the folder of the output, if the output is a folder.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chunk::{Chunk, Chunks, Lane};
+use crate::chunk::{Chunk, Chunks, END, Lane, Place};
 use crate::encode::read_squares;
 use crate::error::Error;
 use crate::op::ReadBuffers;
@@ -45,7 +45,8 @@ impl Plan {
     /// ```
     pub fn reads(&self) -> impl Iterator<Item = Result<SourceRead, Error>> + use<'_> {
         let lanes = [Lane::beside(&self.draft, &self.draft)];
-        Reads::new(Cow::Owned(lanes.into_iter().flatten().collect()), &self.draft, false, |_, _| true)
+        let places = (0, 0, 0)..END;
+        Reads::new(Cow::Owned(lanes.into_iter().flatten().collect()), &self.draft, false, places, |_, _| true)
     }
 }
 
@@ -58,15 +59,22 @@ pub(crate) struct Reads<'a, F> {
     draft: Draft,
     asked: Arc<Asked>,
     /// The place of the next chunk; `None` after the last, and after an error.
-    next: Option<(usize, u64, u64)>,
+    next: Option<Place>,
+    end: Place,
     totals: Totals<'a>,
     buffers: ReadBuffers,
     found: VecDeque<SourceRead>,
 }
 
 impl<'a, F: FnMut(usize, &Chunk) -> bool> Reads<'a, F> {
-    /// The reads of the chunks for which `is_read` returns true; `draft` is that of the first lane.
-    pub(crate) fn new(lanes: Cow<'a, [Lane<'a>]>, draft: &Draft, whole_rows: bool, is_read: F) -> Reads<'a, F> {
+    /// The reads of the chunks between two places for which `is_read` returns true; `draft` is that of the first lane.
+    pub(crate) fn new(
+        lanes: Cow<'a, [Lane<'a>]>,
+        draft: &Draft,
+        whole_rows: bool,
+        places: Range<Place>,
+        is_read: F,
+    ) -> Reads<'a, F> {
         let asked = Arc::new(Asked::new(&draft.source));
         let draft = Draft { source: asked.clone(), ..draft.clone() };
         let (totals, buffers) = (Totals::new(&()), ReadBuffers::default());
@@ -76,7 +84,8 @@ impl<'a, F: FnMut(usize, &Chunk) -> bool> Reads<'a, F> {
             is_read,
             draft,
             asked,
-            next: Some((0, 0, 0)),
+            next: Some(places.start),
+            end: places.end,
             totals,
             buffers,
             found: VecDeque::new(),
@@ -109,7 +118,7 @@ impl<F: FnMut(usize, &Chunk) -> bool> Iterator for Reads<'_, F> {
             if let Some(read) = self.found.pop_front() {
                 return Some(Ok(read));
             }
-            let mut chunks = Chunks::at(&self.lanes, self.next.take()?, self.whole_rows);
+            let mut chunks = Chunks::between(&self.lanes, self.next.take()?, self.end, self.whole_rows);
             let (index, chunk) = chunks.next()?;
             let place = chunks.place();
             if !(self.is_read)(index, &chunk) {

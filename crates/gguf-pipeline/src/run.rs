@@ -193,12 +193,7 @@ fn fill(
     read_ahead: Option<&dyn ReadAhead>,
     progress: &dyn Progress,
 ) -> Result<Vec<Vec<Overflow>>, Error> {
-    let mut executed = None;
-    if let Some(read_ahead) = read_ahead {
-        let mut work = || executed = Some(run.execute(parts, sink, progress));
-        read_ahead.run(&mut run.reads(parts, sink), &mut work);
-    }
-    let overflows = executed.unwrap_or_else(|| run.execute(parts, sink, progress))?;
+    let overflows = run.execute_ahead(run.chunks(0), parts, sink, read_ahead, progress)?;
     progress.event(Event::Written);
     sink.flush()?;
     progress.event(Event::Synced);

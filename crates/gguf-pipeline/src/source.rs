@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use gguf_format::ByteOrder;
 use gguf_io::{ModelFile, ReadAt};
 
 use crate::error::Error;
@@ -55,6 +56,16 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// nor byte order is then copied between files.
     fn stored(&self, _index: usize) -> Option<Stored<'_>> {
         None
+    }
+
+    /// The place of tensor `index` in a file, if its bytes there are those that [`read`](Source::read) gives, apart from the byte order. Work
+    /// that is [divided among machines](crate::fleet) needs the places of all tensors. By default, that of a tensor that is
+    /// [stored](Source::stored) in a GGUF file, and none otherwise.
+    fn place(&self, index: usize) -> Option<FilePlace> {
+        let stored = self.stored(index)?;
+        let start = stored.file.start().checked_add(stored.start)?;
+        let range = start..start.checked_add(stored.bytes)?;
+        Some(FilePlace { path: stored.file.path().to_owned(), range, order: stored.file.gguf().dialect().order })
     }
 
     /// The reads of files that [`read`](Source::read) makes for the bytes `range` of tensor `index`, in order; see
@@ -117,6 +128,25 @@ pub struct Stored<'a> {
     pub start: u64,
     /// Size of the data.
     pub bytes: u64,
+}
+
+/// The place of a tensor in a file of any format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilePlace {
+    /// The path of the file, or its given name.
+    pub path: PathBuf,
+    /// The bytes, from the start of the file.
+    pub range: Range<u64>,
+    /// Their byte order.
+    pub order: ByteOrder,
+}
+
+impl FilePlace {
+    /// The bytes `range` of a file, in little-endian order.
+    pub fn new(path: impl Into<PathBuf>, range: Range<u64>) -> FilePlace {
+        FilePlace { path: path.into(), range, order: ByteOrder::Little }
+    }
 }
 
 /// A read of a source file.

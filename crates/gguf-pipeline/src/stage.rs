@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::op::{Op, ReadBuffers, Wanted};
 use crate::plan::{Draft, TensorPlan};
 use crate::reads::Asked;
-use crate::source::{Source, SourceRead, SourceVersion, Stored};
+use crate::source::{FilePlace, Source, SourceRead, SourceVersion, Stored};
 use crate::totals::Totals;
 
 /// The tensors of drafts, one draft after the other, in the types that the drafts give them: a source of another draft. They are made when
@@ -143,6 +143,11 @@ impl Source for Stage {
     fn stored(&self, index: usize) -> Option<Stored<'_>> {
         let (draft, input) = self.copied(index)?;
         draft.source.stored(input)
+    }
+
+    fn place(&self, index: usize) -> Option<FilePlace> {
+        let (draft, input) = self.copied(index)?;
+        draft.source.place(input)
     }
 
     fn reads(&self, index: usize, range: Range<u64>) -> Vec<SourceRead> {

@@ -9,6 +9,7 @@ use gguf_hf::{Conversion, Mtp, Options, OutType, OutputKind, Skipped};
 use gguf_io::{DiskSpace, Output};
 use gguf_pipeline::{Plan, RunOptions};
 
+use super::fleet::Dividing;
 use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{self, Checked, Range, RangeCheck};
@@ -61,7 +62,7 @@ pub struct Args {
         "sentence_transformers_dense_modules", "mistral_format", "disable_mistral_community_chat_template", "big_endian", "threads",
         "dry_run", "resume", "reserve", "chat_template_file", "force", "allow_invalid", "check_range", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
-        "prune_layers", "provenance", "split_max_size", "split_max_tensors",
+        "prune_layers", "provenance", "split_max_size", "split_max_tensors", "plan_only", "part_size",
     ])]
     list: bool,
 
@@ -184,6 +185,9 @@ pub struct Args {
 
     #[command(flatten)]
     templates: ChatTemplates,
+
+    #[command(flatten)]
+    dividing: Dividing,
 
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
@@ -367,6 +371,10 @@ impl Args {
 
     /// Converts to several types from one read of the checkpoint.
     fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<(&Plan, &Path)>) -> Outcome {
+        if self.dividing.plan_only.is_some() {
+            let problem = "--plan-only: a plan has one type; make a plan for each";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
         self.output.as_deref().map_or(Ok(()), output::check_several)?;
         let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
@@ -471,6 +479,10 @@ impl Args {
         mut ranges: Vec<Range>,
         out: Option<&Path>,
     ) -> Outcome {
+        if self.dividing.plan_only.is_some() {
+            let matrix = self.quantization.matrix_file()?;
+            return self.dividing.write(ui, planned.plan, out, matrix, self.force, self.quiet);
+        }
         match out {
             Some(out) if !self.dry_run => planned.write(ui, out, &self.run_options(), self.answer(), &[]),
             out => {

@@ -14,6 +14,7 @@ use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
+use crate::cmd::fleet::Dividing;
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_reserve;
@@ -139,6 +140,9 @@ pub struct How {
     #[command(flatten)]
     templates: ChatTemplates,
 
+    #[command(flatten)]
+    dividing: Dividing,
+
     // Last, because the options after it would appear under its heading in the help.
     #[command(flatten)]
     options: Options,
@@ -229,6 +233,10 @@ impl How {
     /// Quantizes to several file types from one read, or prints the plan.
     fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goals: &[Goal]) -> Outcome {
         self.check_out(out)?;
+        if self.dividing.plan_only.is_some() {
+            let problem = "--plan-only: a plan has one file type; make a plan for each";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
         out.map_or(Ok(()), output::check_several)?;
         let draft = self.draft(input)?;
         let matrix = self.options.matrix()?;
@@ -347,6 +355,10 @@ impl How {
         let answer = self.answer();
         let options = self.run_options(answer.shown, out).protect(recipe);
         let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
+        if self.dividing.plan_only.is_some() {
+            let matrix = self.options.matrix_file()?;
+            return self.dividing.write(ui, &plan, out.as_deref(), matrix, self.force, self.quiet);
+        }
         let planned = Planned::new(&plan, target);
         match &out {
             Some(out) if !self.dry_run => planned.write(ui, out, &options, answer, &[]),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::fleet::Place;
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_remote::Location;
 
@@ -43,6 +44,10 @@ pub fn upload_all(
 ) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
     let location = locations.first().map(Location::to_string).unwrap_or_default();
     Err(gguf_pipeline::Error::io("write", Path::new(&location), std::io::ErrorKind::Unsupported.into()))
+}
+
+pub fn place(location: &Location) -> Result<Box<dyn Place>, Failure> {
+    Err(no_feature(location))
 }
 
 fn no_feature(location: &Location) -> Failure {

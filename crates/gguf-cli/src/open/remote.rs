@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gguf_format::shard::ShardName;
 use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
+use gguf_pipeline::fleet::Place;
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_remote::{Location, Repo, RepoFile};
 
@@ -158,6 +159,12 @@ pub fn upload_all(
 ) -> Result<Vec<RunSummary>, gguf_pipeline::Error> {
     let location = locations.first().map(Location::to_string).unwrap_or_default();
     Err(gguf_pipeline::Error::io("write", Path::new(&location), std::io::ErrorKind::Unsupported.into()))
+}
+
+/// Without the feature, outputs that are URLs are rejected earlier.
+#[cfg(not(feature = "cloud"))]
+pub fn place(location: &Location) -> Result<Box<dyn Place>, Failure> {
+    Err(Failure::CouldNotRun(format!("{location}: this URL cannot be written")))
 }
 
 fn open_repo(repo: &str, revision: Option<&str>) -> Result<Repo, Failure> {

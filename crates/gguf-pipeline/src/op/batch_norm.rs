@@ -2,6 +2,7 @@
 
 use gguf_format::GgmlType;
 use gguf_quants::float;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
@@ -12,11 +13,12 @@ use crate::error::Error;
 /// A batch normalization with running statistics, folded into a vector: the weight divided by the square root of the sum of the variance
 /// and `eps`, or, with a bias and a mean, the bias minus the product of the mean and that quotient. Each step is rounded to the type of
 /// the sources if all are half precision, else to single precision.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BatchNorm {
     /// The source tensors, of plain types and equal length: the weight and the variance, then the bias and the mean, if any.
     pub inputs: Vec<Input>,
     /// The number added to the variance.
+    #[serde(with = "crate::fleet::bits")]
     pub eps: f32,
 }
 

@@ -2,18 +2,20 @@
 
 use gguf_format::GgmlType;
 use gguf_quants::float;
+use serde::{Deserialize, Serialize};
 
 use crate::cast::{RUN, rounded_to_half, transform};
 
 /// A function of single values with the rounding of the reference converter: it computes in single precision, and rounds every step to half
 /// precision if the source is in half precision. Indexes are those of values in the output tensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Elementwise {
     /// Adds a number.
-    Add(f32),
+    Add(#[serde(with = "crate::fleet::bits")] f32),
     /// Multiplies by a number.
-    Scale(f32),
+    Scale(#[serde(with = "crate::fleet::bits")] f32),
     /// The negated exponential, -exp(x).
     NegExp,
     /// ln(1 + exp(x)), and x above 20 (`torch.nn.functional.softplus`).
@@ -27,6 +29,7 @@ pub enum Elementwise {
         /// The index after the last.
         to: u64,
         /// The factor.
+        #[serde(with = "crate::fleet::bits")]
         factor: f32,
     },
     /// Sets values to zero from this index on.
@@ -44,18 +47,20 @@ pub enum Elementwise {
         /// The index after the last.
         to: u64,
         /// The factor.
+        #[serde(with = "crate::fleet::bits")]
         factor: f32,
     },
 }
 
 /// A function that [`Elementwise::Undo`] inverts.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Invertible {
     /// [`Elementwise::Add`].
-    Add(f32),
+    Add(#[serde(with = "crate::fleet::bits")] f32),
     /// [`Elementwise::Scale`].
-    Scale(f32),
+    Scale(#[serde(with = "crate::fleet::bits")] f32),
     /// [`Elementwise::NegExp`].
     NegExp,
     /// [`Elementwise::Softplus`].

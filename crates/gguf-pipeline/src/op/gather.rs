@@ -1,6 +1,7 @@
 //! Elements of source tensors, rearranged and mapped to other values.
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
 
 use super::elementwise::{Elementwise, apply_all};
 use super::input::Input;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::moves::{self, Move};
 
 /// Elements of source tensors, rearranged for the output and mapped to other values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     /// The source tensors, at least one: of plain types, or all of one block type, whose blocks are the elements of moves.
     pub inputs: Vec<Input>,

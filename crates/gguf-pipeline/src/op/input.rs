@@ -3,15 +3,33 @@
 use std::ops::Deref;
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::Type;
 
 /// A source tensor of an operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// In JSON it is the index and the name of the type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u32, Type)", into = "(u32, Type)")]
 pub struct Input {
     index: u32,
     /// The type: the GGUF type with the same elements.
     pub ty: GgmlType,
     /// The name, for messages; empty if the source is a model in GGUF, which has it.
     pub name: InputName,
+}
+
+impl From<(u32, Type)> for Input {
+    fn from((index, Type(ty)): (u32, Type)) -> Input {
+        Input { index, ty, name: InputName::default() }
+    }
+}
+
+impl From<Input> for (u32, Type) {
+    fn from(input: Input) -> (u32, Type) {
+        (input.index, Type(input.ty))
+    }
 }
 
 impl Input {

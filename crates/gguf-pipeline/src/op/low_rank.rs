@@ -3,6 +3,7 @@
 use gguf_format::GgmlType;
 use gguf_quants::codec::codec;
 use gguf_quants::float;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
@@ -11,7 +12,7 @@ use crate::error::Error;
 
 /// A matrix, or a stack of them, to which products of two factors are added in single precision: `base + scale * (rows * columns)` for each
 /// [`Term`], in order. Each product is summed over the ranks in their order before it is scaled and added.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LowRank {
     /// The matrix, then the first and the second factor of each term. Types may be any that can be decoded.
     pub inputs: Box<[Input]>,
@@ -27,11 +28,12 @@ pub struct LowRank {
 ///
 /// The second factor has a row of `rank` values for each row of the matrix. The first has `rank` rows, each with a value for each column;
 /// [transposed](Term::is_transposed) it has a row for each column.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Term {
     /// Columns of the second factor.
     pub rank: u64,
     /// The number by which the product is multiplied.
+    #[serde(with = "crate::fleet::bits")]
     pub scale: f32,
     /// Whether the first factor has a row for each column of the matrix.
     pub is_transposed: bool,

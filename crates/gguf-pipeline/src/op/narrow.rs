@@ -1,13 +1,14 @@
 //! The lower halves of 64-bit integers.
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
 use crate::error::Error;
 
 /// Integers of 64 bits, as those of 32 bits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrow {
     /// The source tensor, of type I64.
     pub input: Input,

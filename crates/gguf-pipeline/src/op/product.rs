@@ -1,6 +1,7 @@
 //! Products of the elements of several tensors.
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
@@ -9,7 +10,7 @@ use crate::cast::combine;
 use crate::error::Error;
 
 /// The products of corresponding elements of source tensors, in single precision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// The source tensors, of plain types and equal length.
     pub inputs: Box<[Input]>,

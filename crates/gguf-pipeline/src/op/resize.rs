@@ -6,6 +6,7 @@
 
 use gguf_format::GgmlType;
 use gguf_quants::float;
+use serde::{Deserialize, Serialize};
 
 use super::input::Input;
 use super::operation::{ChunkedBy, Operation, ReadBuffers, Wanted};
@@ -14,7 +15,7 @@ use crate::cast::decoder;
 use crate::error::Error;
 
 /// A grid of vectors, resized by bilinear interpolation between the vectors in its corners, in single precision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
     /// The grid, of a plain type: vectors in rows.
     pub input: Input,

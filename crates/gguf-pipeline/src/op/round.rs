@@ -2,6 +2,7 @@
 
 use gguf_format::GgmlType;
 use gguf_quants::float;
+use serde::{Deserialize, Serialize};
 
 use super::gather::Gather;
 use super::input::Input;
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::parts::parts;
 
 /// Values rounded to the nearest of `-x`, 0 and `x`, where `x` is the mean absolute value of the tensor.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundToMean {
     /// The values. Their functions are not applied.
     pub values: Gather,

@@ -1,6 +1,7 @@
 //! Sums of corresponding elements of equal parts of a tensor.
 
 use gguf_format::GgmlType;
+use serde::{Deserialize, Serialize};
 
 use super::gather::Gather;
 use super::input::Input;
@@ -11,7 +12,7 @@ use crate::error::Error;
 
 /// The sums of corresponding elements of equal parts, which are added in order in single precision; in half precision, the sums are
 /// rounded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
     /// All parts, one after the other. Their functions are not applied.
     pub parts: Gather,

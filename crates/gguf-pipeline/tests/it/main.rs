@@ -2,6 +2,7 @@
 
 mod common;
 
+mod fleet;
 mod long_rows;
 mod operations;
 mod padding;

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::{GgmlType, Value};
+use gguf_pipeline::fleet::MatrixFile;
 use gguf_quantize::QuantizeOptions;
 use gguf_quantize::imatrix::{self, ImatrixFile};
 use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
 use gguf_remote::Location;
 
+use super::super::fleet;
 use super::super::text_file::read_text_of;
 use crate::failure::Failure;
 use crate::open;
@@ -87,6 +89,15 @@ impl Options {
             matrix.select(&self.include_weights, &self.exclude_weights);
             Arc::new(matrix)
         }))
+    }
+
+    /// The importance matrix, if any, for a plan that many machines execute.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn matrix_file(&self) -> Result<Option<MatrixFile>, Failure> {
+        let path = self.imatrix.as_deref();
+        path.map(|path| fleet::matrix_file(path, &self.include_weights, &self.exclude_weights)).transpose()
     }
 
     /// Converts the options for the quantizer. `target` is the requested file type or size.
