@@ -13,6 +13,9 @@ use gguf_test::program::{program, set_for_all, words};
 #[path = "it/url/reading.rs"]
 mod reading;
 
+#[path = "deep.rs"]
+mod deep;
+
 gguf_test::main!(stores);
 
 mod stores {
@@ -23,7 +26,8 @@ mod stores {
             urls_have_the_output_of_files,
             written_objects_have_the_bytes_of_files,
             interrupted_uploads_leave_nothing,
-            killed_uploads_are_resumed;
+            killed_uploads_are_resumed,
+            parts_of_many_machines_are_one_object;
     }
 
     fn urls_have_the_output_of_files() {
@@ -113,6 +117,78 @@ mod stores {
         assert!(String::from_utf8_lossy(&show.stderr).contains("404"), "{show:?}");
     }
 
+    /// Files and objects as sources, objects as outputs; workers are killed, and parts are made twice.
+    fn parts_of_many_machines_are_one_object() {
+        use_stores();
+        let dir = folder();
+        let here = |name: &str| dir.path().join(name).display().to_string();
+        let (model, plan) = (here("m.gguf"), here("plan.json"));
+        run(&format!("convert {} -o {model} -q", deep::checkpoint(dir.path()).display()));
+        put(&unique("s3://models/UNIQUE/fleet/m.gguf"), &fs::read(&model).unwrap());
+        for (source, store, ty, part, more) in [
+            (model.as_str(), "s3", "Q8_0", "5MiB", ""),
+            ("s3://models/UNIQUE/fleet/m.gguf", "s3", "Q4_K_M", "8388609", ""),
+            ("s3://models/UNIQUE/fleet/m.gguf", "s3", "F16", "256MiB", ""),
+            (model.as_str(), "az", "Q8_0", "5MiB", ""),
+            (model.as_str(), "s3", "Q6_K", "5MiB", "--split-max-tensors 150"),
+        ] {
+            let (one, many) = (here("one.gguf"), format!("{store}://models/UNIQUE/fleet/{ty}-{part}.gguf"));
+            run(&format!("quantize {source} {one} {ty} -qf {more}"));
+            run(&format!("quantize {source} {many} {ty} -qf {more} --plan-only {plan} --part-size {part}"));
+            assert_eq!(ends(&format!("show {many}")).0, Some(2));
+            // Killed at any moment.
+            for wait in [40, 300, 700] {
+                let line = unique_in(&format!("part {plan} --index 0..3 -j 1 -q"));
+                let mut child = program().args(words(&line)).stderr(Stdio::null()).spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(wait));
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            let (code, said) = ends(&format!("commit {plan}"));
+            if code != Some(0) {
+                assert!(code == Some(75) && said.contains("not done"), "{code:?} {said}");
+            }
+            std::thread::scope(|scope| {
+                for worker in 0..3 {
+                    let plan = &plan;
+                    // Indexes beyond the last part are errors.
+                    scope.spawn(move || {
+                        for index in (worker..100).step_by(3) {
+                            let (code, said) = ends(&format!("part {plan} --index {index} -j 1"));
+                            if code == Some(2) && said.contains("there is no part") {
+                                break;
+                            }
+                            assert_eq!(code, Some(0), "{said}");
+                        }
+                    });
+                }
+            });
+            for _ in 0..2 {
+                run(&format!("commit {plan} -q"));
+            }
+            for entry in fs::read_dir(dir.path()).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                if let Some(rest) = name.strip_prefix("one") {
+                    let object = many.replace(".gguf", rest);
+                    assert!(fs::read(here(&name)).unwrap() == get(&unique_in(&object)), "{object}");
+                    assert_eq!(ends(&format!("show {object}.parts/head")).0, Some(2));
+                    fs::remove_file(here(&name)).unwrap();
+                }
+            }
+            run(&format!("part {plan} --index 0 -q"));
+        }
+        // An aborted plan leaves nothing, and its workers do not go on.
+        let many = "s3://models/UNIQUE/fleet/aborted.gguf";
+        run(&format!("quantize {model} {many} Q8_0 -qf --plan-only {plan} --part-size 5MiB"));
+        run(&format!("part {plan} --index 1 -q"));
+        let (code, said) = ends(&format!("quantize {model} {many} Q8_0 -q --plan-only {}", here("other.json")));
+        assert!(code == Some(2) && said.contains("another plan writes this output"), "{said}");
+        run(&format!("commit {plan} --abort -q"));
+        let (code, said) = ends(&format!("part {plan} --index 2"));
+        assert!(code == Some(2) && said.contains("not begun"), "{code:?} {said}");
+        assert_eq!(ends(&format!("show {many}")).0, Some(2));
+    }
+
     #[cfg(unix)]
     fn killed_uploads_are_resumed() {
         use_stores();
@@ -151,6 +227,12 @@ mod stores {
             assert!(String::from_utf8_lossy(&manifest.stderr).contains("404"), "{manifest:?}");
         }
     }
+}
+
+/// Runs the program; returns the exit code and what it says.
+fn ends(line: &str) -> (Option<i32>, String) {
+    let output = program().args(words(&unique_in(line))).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Sets the addresses and the credentials of the stores for the program. The tests run in one process, so all set the same.

@@ -27,6 +27,7 @@ mod error;
 mod files;
 mod json;
 mod make;
+mod memory;
 mod place;
 mod source;
 
@@ -35,7 +36,8 @@ pub use error::{FleetError, Listed, PlanProblem};
 pub use files::FilesPlace;
 pub(crate) use json::{Type, bits};
 pub use make::{Made, Worker};
-pub use place::{Manifest, Place};
+pub use memory::MemoryPlace;
+pub use place::{Manifest, Place, sha256};
 use source::Placed;
 pub use source::{OpenSource, SourceFile};
 
@@ -181,7 +183,7 @@ impl FleetPlan {
     /// # Errors
     /// [`FleetError::Source`] if the data of a tensor is not in a file as it is read, such as packed weights; [`FleetError::TooManyParts`]; errors of
     /// the system for files of the source.
-    pub fn new(plan: &Plan, outputs: &[PathBuf], options: FleetOptions) -> Result<NewFleetPlan, FleetError> {
+    pub fn divide(plan: &Plan, outputs: &[PathBuf], options: FleetOptions) -> Result<NewFleetPlan, FleetError> {
         let draft = &plan.draft;
         let mut sources = source::Sources::of(&*draft.source);
         let largest = plan.files.iter().map(FilePlan::file_bytes).max().unwrap_or(0);
@@ -189,7 +191,7 @@ impl FleetPlan {
         if largest.div_ceil(part) > MAX_PARTS {
             return Err(FleetError::TooManyParts { bytes: largest, part });
         }
-        let mut tensors = Vec::with_capacity(draft.tensors.len());
+        let mut tensors = Vec::new();
         for (number, file) in plan.files.iter().enumerate() {
             for index in file.tensors() {
                 let Some((tensor, start)) = draft.tensors.get(index).zip(file.start_of(index)) else { continue };
@@ -217,7 +219,7 @@ impl FleetPlan {
                 path: path.to_string_lossy().into_owned(),
                 bytes: file.file_bytes(),
                 head_bytes: head.len() as u64,
-                head_sha256: place::sha256(&head),
+                head_sha256: sha256(&head),
                 replace: options.replace,
                 upload: String::new(),
             });
@@ -262,7 +264,7 @@ impl FleetPlan {
         }
         let mut plan: FleetPlan = serde_json::from_slice(json).map_err(wrong)?;
         plan.check().map_err(|what| FleetError::Plan(PlanProblem::Contradiction(what)))?;
-        plan.hash = place::sha256(json);
+        plan.hash = sha256(json);
         Ok(plan)
     }
 
@@ -430,7 +432,7 @@ impl NewFleetPlan {
             }
             return Err(e);
         }
-        self.plan.hash = place::sha256(&self.plan.to_json()?);
+        self.plan.hash = sha256(&self.plan.to_json()?);
         Ok(self.plan)
     }
 }

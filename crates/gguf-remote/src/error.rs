@@ -133,6 +133,8 @@ impl Error {
             Problem::Exists | Problem::OtherUpload => io::ErrorKind::AlreadyExists,
             Problem::NoStores => io::ErrorKind::Unsupported,
             Problem::Connection(_) => io::ErrorKind::ConnectionAborted,
+            // The same request would have the same answer.
+            Problem::Changed { .. } | Problem::Sha256 { .. } => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::Other,
         }
     }

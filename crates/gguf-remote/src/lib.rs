@@ -57,4 +57,4 @@ pub use proxy::Proxy;
 #[cfg(feature = "http")]
 pub use settings::{Event, Observer, Secret, Settings};
 #[cfg(feature = "cloud")]
-pub use store::{StoreFile, StoreFolder, StoreOptions, StoreSink};
+pub use store::{StoreFile, StoreFolder, StoreOptions, StorePlace, StoreSink};

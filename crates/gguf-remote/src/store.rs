@@ -20,6 +20,7 @@ mod file;
 mod folder;
 mod manifest;
 mod options;
+mod place;
 mod run;
 mod sink;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod upload;
 pub use file::StoreFile;
 pub use folder::StoreFolder;
 pub use options::StoreOptions;
+pub use place::StorePlace;
 use run::Trouble;
 pub use sink::StoreSink;
 

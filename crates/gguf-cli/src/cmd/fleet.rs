@@ -12,12 +12,13 @@ use gguf_pipeline::plan::Plan;
 use gguf_quantize::imatrix::ImatrixFile;
 
 use super::size::parse_limit;
+use super::writing::{Hashing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
 use crate::ui::{Ui, grouped, size};
 
 /// The longest plan that is read. That of a model of a trillion weights has some 5 MB.
-const MAX_PLAN: u64 = 1 << 30;
+const MAX_PLAN: u64 = 64 << 20;
 
 /// The shortest part: what every store takes.
 const SHORTEST: u64 = 5 << 20;
@@ -68,7 +69,7 @@ impl Dividing {
         options.part_bytes = self.part_size.map(NonZeroU64::get);
         (options.replace, options.matrix) = (force, matrix);
         let outputs: Vec<PathBuf> = plan.output_paths(out).iter().map(|path| absolute(path)).collect();
-        let new = FleetPlan::new(plan, &outputs, options)?;
+        let new = FleetPlan::divide(plan, &outputs, options)?;
         let places = places(new.plan())?;
         let begun = new.begin(&places)?;
         let written = begun.to_json().map_err(Failure::from).and_then(|json| write(file, force, &json));
@@ -88,7 +89,7 @@ impl Dividing {
                 file.display()
             ));
         }
-        ui.print_path(file)?;
+        print_written(ui, std::slice::from_ref(file), Hashing::default())?;
         Ok(Verdict::Good)
     }
 }
@@ -137,7 +138,8 @@ pub fn read(path: &Path) -> Result<FleetPlan, Failure> {
     source.read_exact_at(0, &mut json).map_err(failed)?;
     FleetPlan::parse(&json).map_err(|e| {
         let failure = Failure::from(e);
-        Failure::of_file(failure.verdict(), "bad_plan", path, format!("{}: {failure}", path.display()))
+        let help = failure.help().map(str::to_owned);
+        Failure::of_file(failure.verdict(), "bad_input", path, format!("{}: {failure}", path.display())).with_help(help)
     })
 }
 

@@ -161,6 +161,12 @@ pub fn upload_all(
     Err(gguf_pipeline::Error::io("write", Path::new(&location), std::io::ErrorKind::Unsupported.into()))
 }
 
+/// Where the parts of an object go.
+#[cfg(feature = "cloud")]
+pub fn place(location: &Location) -> Result<Box<dyn Place>, Failure> {
+    Ok(Box::new(gguf_remote::StorePlace::open(client()?, location).map_err(failed)?))
+}
+
 /// Without the feature, outputs that are URLs are rejected earlier.
 #[cfg(not(feature = "cloud"))]
 pub fn place(location: &Location) -> Result<Box<dyn Place>, Failure> {

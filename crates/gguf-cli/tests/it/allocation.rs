@@ -67,6 +67,8 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-pipeline/src/buffers.rs", 2, "reserved before"),
     ("gguf-pipeline/src/cast.rs", 1, "values of a chunk that was read"),
     ("gguf-pipeline/src/execute.rs", 1, "plans of a run"),
+    ("gguf-pipeline/src/fleet/files.rs", 1, "PIECE"),
+    ("gguf-pipeline/src/fleet/make.rs", 1, "reserved before"),
     ("gguf-pipeline/src/gguf.rs", 1, "tensors of heads that were read"),
     ("gguf-pipeline/src/moves.rs", 2, "MAX_READ or a chunk; axes of a move"),
     ("gguf-pipeline/src/op/batch_norm.rs", 1, "operands of a table's function"),

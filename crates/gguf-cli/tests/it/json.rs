@@ -163,6 +163,9 @@ impl Files {
         fs::write(path("cut.gguf"), &bytes[..4_000_000]).unwrap();
         let hashes = gguf(["hash", text(&model), "--sha256", "--no-layer"]).exits(0).out;
         fs::write(path("manifest"), hashes).unwrap();
+        let planned =
+            [text(&path("planned.gguf")), "Q4_0", "-q", "--plan-only", text(&path("plan.json"))].map(str::to_owned);
+        gguf(["quantize", text(&model)].map(str::to_owned).into_iter().chain(planned)).exits(0);
         small(dir.path(), "other.gguf");
         other_depth(&path("other-depth"));
         not_finite(&path("not-finite"));
@@ -212,6 +215,13 @@ const LINES: &[(&str, i32)] = &[
     ("quantize =@model.gguf @q5.gguf q4_k_m -q --report --imatrix @matrix.gguf", 0),
     ("quantize =@model.gguf --target-bpw 5 --dry-run -q", 0),
     ("quantize =@model.gguf --list", 0),
+    ("quantize =@model.gguf @planned2.gguf q4_0 -q --plan-only @plan2.json", 0),
+    ("commit @plan.json -q", 75),
+    ("part @plan.json --index 0 -q", 0),
+    ("part @model.gguf --index 0 -q", 2),
+    ("commit @plan.json --status", 0),
+    ("commit @plan.json -q", 0),
+    ("commit @plan2.json --abort -q", 0),
     ("quantize =@model.gguf @two-{ftype} q4_0 q8_0 -q", 0),
     ("convert @glossary -o @both-{ftype} -q --type q4_0,f32", 0),
     ("quantize =@model.gguf q4_0 q8_0 --dry-run", 0),

@@ -4,9 +4,12 @@ mod allocation;
 mod budget;
 mod commands;
 mod compare;
+#[path = "../deep.rs"]
+mod deep;
 mod direction;
 mod docs;
 mod edit;
+mod fleet;
 mod imatrix;
 mod json;
 mod killed;

@@ -27,7 +27,7 @@ fn sha256(file: &Path) -> String {
 }
 
 /// The SHA-256 of bytes, in hexadecimal.
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -61,7 +61,7 @@ fn is_about_output(warning: &Warning) -> bool {
 
 /// Recorded conversions that differ, for the reasons given in docs/conversion.md: blocks of big-endian files, and the exponential function
 /// of single-precision sources.
-const DIFFERENT: &[&str] = &["Tiny-Llama-150K-Instruct-v0.2-hf-bigendian-q8_0", "mamba-f32", "mamba-q8_0"];
+pub const DIFFERENT: &[&str] = &["Tiny-Llama-150K-Instruct-v0.2-hf-bigendian-q8_0", "mamba-f32", "mamba-q8_0"];
 
 fn every_recorded_conversion_has_the_same_bytes() {
     let hf = peers::data("hf");

@@ -5,9 +5,10 @@ mod convert;
 mod counting;
 mod encoder;
 mod export;
+mod fleet;
 mod guards;
 mod made;
 mod names;
 mod tokens;
 
-gguf_test::main!(convert, encoder, export, guards, made, names, tokens);
+gguf_test::main!(convert, encoder, export, fleet, guards, made, names, tokens);

@@ -103,7 +103,10 @@ impl FleetPlan {
             let ids = manifests.iter().map(|(_, manifest)| manifest.id.clone()).collect();
             match place.complete(&file.upload, ids, file.bytes, file.replace) {
                 Err(FleetError::StaleParts { .. }) => {
-                    return Err(self.make_again(manifests.iter().map(|(part, _)| part.index).collect(), places));
+                    // Those that were made twice are suspected, or all.
+                    let is_suspect = |again: bool| again || manifests.iter().all(|(_, manifest)| !manifest.again);
+                    let suspects = manifests.iter().filter(|(_, manifest)| is_suspect(manifest.again));
+                    return Err(self.make_again(suspects.map(|(part, _)| part.index).collect(), places));
                 }
                 completed => completed?,
             }

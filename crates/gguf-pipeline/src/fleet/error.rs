@@ -147,6 +147,7 @@ fn is_temporary(e: &Error) -> bool {
             io::ErrorKind::NotFound
                 | io::ErrorKind::PermissionDenied
                 | io::ErrorKind::InvalidInput
+                | io::ErrorKind::InvalidData
                 | io::ErrorKind::AlreadyExists
                 | io::ErrorKind::Unsupported
                 | io::ErrorKind::UnexpectedEof

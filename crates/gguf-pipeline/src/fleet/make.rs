@@ -29,6 +29,9 @@ pub enum Made {
     Before,
 }
 
+/// For tensors, by index, the number of finite values that became infinite.
+type Counts = Vec<(usize, u64)>;
+
 /// A worker: a plan that is open for making parts.
 pub struct Worker<'a> {
     plan: &'a FleetPlan,
@@ -72,8 +75,11 @@ impl Worker<'_> {
             Err(FleetError::NotBegun { .. }) if file.is_complete(place)? => return Ok(Made::Before),
             id => id?,
         };
+        // Another worker may have made it meanwhile. A store has the bytes that came last.
+        let before = Manifest::read(self.plan, &part, place)?;
         let manifest = Manifest {
             gguf_part: 1,
+            again: before.is_some_and(|before| before.again || before.id != id),
             plan: self.plan.hash.clone(),
             part: index,
             offset: part.range.start,
@@ -98,7 +104,7 @@ impl Worker<'_> {
         place: &dyn Place,
         options: &RunOptions,
         progress: &dyn Progress,
-    ) -> Result<(Vec<u8>, Vec<(usize, u64)>), FleetError> {
+    ) -> Result<(Vec<u8>, Counts), FleetError> {
         let len = usize::try_from(part.range.end - part.range.start).unwrap_or(usize::MAX);
         let mut bytes = buffer(len)?;
         if part.range.start < file.head_bytes {

@@ -100,6 +100,9 @@ pub struct Manifest {
     pub sha256: String,
     /// The identifier of the bytes in the store; empty for a file.
     pub id: String,
+    /// Whether the part was done before, with other bytes or by a store that identifies the same bytes differently.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
     /// For tensors with finite values that became infinite, the index in the plan and the number of values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflows: Vec<(usize, u64)>,
@@ -132,7 +135,7 @@ impl Manifest {
 }
 
 /// The SHA-256 of bytes, in hexadecimal.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(Sha256::new_with_prefix(bytes))
 }
 

@@ -28,7 +28,7 @@ fn places(plan: &FleetPlan) -> Vec<Box<dyn Place>> {
 fn begin(plan: &Plan, out: &Path, part: u64) -> FleetPlan {
     let mut options = FleetOptions::default();
     options.part_bytes = Some(part);
-    let new = FleetPlan::new(plan, &plan.output_paths(out), options).unwrap();
+    let new = FleetPlan::divide(plan, &plan.output_paths(out), options).unwrap();
     let places = places(new.plan());
     let begun = new.begin(&places).unwrap();
     // Workers have the JSON only.
@@ -418,7 +418,7 @@ fn outputs_that_exist_or_are_begun_stay() {
     let again = |replace| {
         let mut options = FleetOptions::default();
         options.replace = replace;
-        let new = FleetPlan::new(&plan, &[out.clone()], options).unwrap();
+        let new = FleetPlan::divide(&plan, std::slice::from_ref(&out), options).unwrap();
         let places = places(new.plan());
         new.begin(&places)
     };
@@ -460,7 +460,7 @@ fn sources_without_places_are_refused() {
     let mut draft = Draft::copy_of(model(dir.path())).unwrap();
     draft.source = Arc::new(Elsewhere);
     let plan = draft.lay_out().unwrap();
-    let found = FleetPlan::new(&plan, &[dir.path().join("out.gguf")], FleetOptions::default());
+    let found = FleetPlan::divide(&plan, &[dir.path().join("out.gguf")], FleetOptions::default());
     assert!(matches!(&found, Err(FleetError::Source { tensor }) if tensor == "output_norm.weight"), "{found:?}");
 }
 

@@ -1,0 +1,168 @@
+//! Many machines: processes that make the parts of a plan, of which some are killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gguf_test::files::{folder, names, text};
+use gguf_test::program::{Run, gguf, program, words};
+
+use crate::deep::checkpoint;
+
+/// A model of some tens of MB.
+fn model(dir: &Path) -> PathBuf {
+    let out = dir.join("model.gguf");
+    gguf(["convert", text(&checkpoint(dir)), "-o", text(&out), "-q"]).exits(0);
+    out
+}
+
+fn run(line: &str) -> Run {
+    gguf(words(line))
+}
+
+/// Makes the parts with several processes at once.
+fn make_all(plan: &Path, n_workers: usize) {
+    let n = n_parts(plan);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..n_workers {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= n {
+                        break;
+                    }
+                    run(&format!("part {} --index {index} -j 1 -q", plan.display())).exits(0).silently();
+                }
+            });
+        }
+    });
+}
+
+fn n_parts(plan: &Path) -> usize {
+    let status = run(&format!("commit {} --status --json", plan.display())).exits(0).json();
+    status["n_parts"].as_u64().unwrap() as usize
+}
+
+#[test]
+fn the_output_is_that_of_one_machine() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (one, many, plan) = (dir.path().join("one.gguf"), dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    for (ty, part, n_workers) in [("Q8_0", "5MiB", 3), ("Q4_K_M", "8388609", 2), ("F16", "256MiB", 1)] {
+        run(&format!("quantize {} {} {ty} -qf", model.display(), one.display())).exits(0);
+        let line = format!("quantize {} -o {} {ty} --plan-only", model.display(), many.display());
+        let planned = run(&format!("{line} {} --part-size {part}", plan.display())).exits(0);
+        assert_eq!(planned.out.trim(), text(&plan));
+        assert!(planned.err.contains("make them with `gguf part"), "{}", planned.err);
+        make_all(&plan, n_workers);
+        assert!(!many.exists());
+        let done = run(&format!("commit {}", plan.display())).exits(0);
+        assert_eq!(done.out.trim(), many.canonicalize().unwrap().to_str().unwrap());
+        assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap(), "{ty}");
+        for path in [&many, &plan] {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(names(dir.path()), ["model", "model.gguf", "one.gguf"]);
+}
+
+/// Shards, and a conversion in one pass.
+#[test]
+fn a_conversion_is_divided_as_well() {
+    let dir = folder();
+    let from = checkpoint(dir.path());
+    let here = |name: &str| dir.path().join(name);
+    let convert = |out: &str, more: &str| {
+        let (from, out) = (from.display(), here(out));
+        run(&format!("convert {from} -o {} --type Q8_0 --split-max-tensors 100 -q {more}", out.display())).exits(0)
+    };
+    let expected = convert("one.gguf", "").out;
+    let plan = here("plan.json");
+    convert("many.gguf", &format!("--plan-only {} --part-size 5MiB", plan.display()));
+    assert!(n_parts(&plan) > 3);
+    run(&format!("part {} --index 0..{} -q", plan.display(), n_parts(&plan))).exits(0);
+    let written = run(&format!("commit {} -q", plan.display())).exits(0).silently().out;
+    assert_eq!(written.lines().count(), 3);
+    for (one, many) in expected.lines().zip(written.lines()) {
+        assert!(fs::read(one).unwrap() == fs::read(many).unwrap(), "{many}");
+    }
+}
+
+/// A worker that was killed at any moment has done a part or not, and the next one makes it again.
+#[cfg(unix)]
+#[test]
+fn killed_workers_and_commits_are_repeated() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (one, many, plan) = (dir.path().join("one.gguf"), dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    run(&format!("quantize {} {} Q5_K -q", model.display(), one.display())).exits(0);
+    let line = format!("quantize {} {} Q5_K -q --plan-only", model.display(), many.display());
+    run(&format!("{line} {} --part-size 5MiB", plan.display())).exits(0);
+    let n = n_parts(&plan);
+    let kill_after = |args: String, millis: u64| {
+        let mut child = program().args(words(&args)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(millis));
+        child.kill().unwrap();
+        child.wait().unwrap().success()
+    };
+    for i in 0..20u64 {
+        // Any moment of the first parts.
+        kill_after(format!("part {} --index 0..{n} -j 1", plan.display()), 5 + i * i * 3);
+        assert!(!many.exists());
+    }
+    run(&format!("part {} --index 0..{n}", plan.display())).exits(0);
+    for i in 0..10 {
+        kill_after(format!("commit {}", plan.display()), i * 7);
+    }
+    run(&format!("commit {}", plan.display())).exits(0);
+    run(&format!("commit {}", plan.display())).exits(0);
+    assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap());
+    assert_eq!(names(dir.path()), ["many.gguf", "model", "model.gguf", "one.gguf", "plan.json"]);
+}
+
+/// 0 for done, 75 for trying again, 2 for what no repetition changes.
+#[test]
+fn exit_codes_say_whether_to_try_again() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (many, plan) = (dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    let line = format!("quantize {} {} Q8_0 --plan-only {}", model.display(), many.display(), plan.display());
+    run(&format!("{line} --part-size 1MiB")).exits(2).says(&["expected at least 5MiB"]);
+    run(&format!("{line} --part-size 5MiB --dry-run")).exits(2);
+    run(&format!("{line} --part-size 5MiB")).exits(0);
+    let again = run(&format!("{line} --force --part-size 5MiB")).exits(0);
+    assert!(again.err.contains("parts of"), "{}", again.err);
+    run(&line).exits(2);
+    let plan_text = fs::read_to_string(&plan).unwrap();
+    let part = |index: &str| run(&format!("part {} --index {index}", plan.display()));
+    for index in ["x", "3..3", "-1", "0.."] {
+        part(index).exits(2);
+    }
+    part("999").exits(2).says(&["there is no part 999"]);
+    let made = run(&format!("part {} --index 0..1 --json -q", plan.display())).exits(0).json();
+    assert_eq!((&made["parts"][0]["part"], &made["parts"][0]["made"]), (&0.into(), &true.into()));
+    part("0").exits(0).says(&["done before"]);
+    let status = run(&format!("commit {} --status", plan.display())).exits(0).out;
+    assert!(status.contains("1 of ") && status.contains("not done: 1 to "), "{status}");
+    let missing = run(&format!("commit {}", plan.display())).exits(75);
+    assert!(missing.err.contains("parts are not done: 1 to ") && missing.err.contains("gguf part"), "{}", missing.err);
+
+    // Another version of the program.
+    fs::write(&plan, plan_text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1)).unwrap();
+    part("1").exits(2).says(&["the plan was made by ggufkit 0.0.1", "run the same version"]);
+    fs::write(&plan, "{}").unwrap();
+    part("1").exits(2).says(&["plan.json: not a plan of this program"]);
+    part("1").exits(2).says(&["missing field"]);
+    fs::write(&plan, &plan_text).unwrap();
+    // Another source.
+    let file = fs::OpenOptions::new().append(true).open(&model).unwrap();
+    file.set_len(file.metadata().unwrap().len() + 1).unwrap();
+    part("1").exits(2).says(&["the file is not the one for which the plan was made: its length was", "abort the plan"]);
+    run(&format!("commit {} --abort", plan.display())).exits(0).says(&["discarded"]);
+    part("1").exits(2);
+    assert_eq!(names(dir.path()), ["model", "model.gguf", "plan.json"]);
+    run(&format!("part {} --index 0", dir.path().join("none").display())).exits(2);
+}
