@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -121,6 +122,86 @@ fn killed_workers_and_commits_are_repeated() {
     run(&format!("commit {}", plan.display())).exits(0);
     assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap());
     assert_eq!(names(dir.path()), ["many.gguf", "model", "model.gguf", "one.gguf", "plan.json"]);
+}
+
+/// The path of a script of the examples.
+#[cfg(unix)]
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/many-machines").join(name)
+}
+
+/// A command of `sh`, which finds the program.
+#[cfg(unix)]
+fn sh(args: &[&str]) -> Command {
+    let folder = program().get_program().to_owned();
+    let folder = Path::new(&folder).parent().unwrap();
+    let mut command = Command::new("sh");
+    command.args(args).env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// The commands of the jobs of Kubernetes, as plain processes with the variables that a cluster sets. Every third one is killed at first.
+#[cfg(unix)]
+#[test]
+fn the_commands_of_kubernetes_make_the_output() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (one, many, plan) = (dir.path().join("one.gguf"), dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    run(&format!("quantize {} {} Q8_0 -q", model.display(), one.display())).exits(0);
+    let line = format!("quantize {} {} Q8_0 -q --plan-only", model.display(), many.display());
+    run(&format!("{line} {} --part-size 5MiB", plan.display())).exits(0);
+    let manifest = fs::read_to_string(script("kubernetes.yaml")).unwrap();
+    let commands: Vec<Vec<String>> = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("command: "))
+        .map(|list| serde_json::from_str(list).unwrap())
+        .collect();
+    let [part, commit] = commands.as_slice() else { panic!("{commands:?}") };
+    let start = |words: &[String], index: usize| {
+        assert_eq!(words[..2], ["sh", "-c"]);
+        let mut command = sh(&["-c", &words[2]]);
+        command.env("PLAN", &plan).env("JOB_COMPLETION_INDEX", index.to_string()).spawn().unwrap()
+    };
+    assert_eq!(start(commit, 0).wait().unwrap().code(), Some(75));
+    for index in 0..n_parts(&plan) {
+        if index % 3 == 0 {
+            let mut child = start(part, index);
+            std::thread::sleep(Duration::from_millis(20 + 30 * index as u64));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(start(part, index).wait().unwrap().code(), Some(0));
+    }
+    assert_eq!(start(part, 999).wait().unwrap().code(), Some(2));
+    assert_eq!(start(commit, 0).wait().unwrap().code(), Some(0));
+    assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap());
+}
+
+/// The script of Slurm, as plain processes with the variables that it sets.
+#[cfg(unix)]
+#[test]
+fn the_script_of_slurm_makes_the_output() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (one, many, plan) = (dir.path().join("one.gguf"), dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    // A size in place of a type.
+    run(&format!("quantize {} {} --target-bpw 6.5 -q", model.display(), one.display())).exits(0);
+    let line = format!("quantize {} {} --target-bpw 6.5 -q --plan-only", model.display(), many.display());
+    run(&format!("{line} {} --part-size 5MiB", plan.display())).exits(0);
+    let slurm = |more: &[&str], task: usize| {
+        let script = script("slurm.sh");
+        let mut command = sh(&[&[text(&script), text(&plan)], more].concat());
+        command.env("SLURM_ARRAY_TASK_ID", task.to_string()).env("STRIDE", "2");
+        command.env("TRIES", "2").env("PAUSE", "0").status().unwrap().code()
+    };
+    assert_eq!(slurm(&["commit"], 0), Some(75));
+    for task in 0..n_parts(&plan).div_ceil(2) {
+        assert_eq!(slurm(&[], task), Some(0));
+    }
+    assert_eq!(slurm(&[], 999), Some(2));
+    assert_eq!(slurm(&["commit"], 0), Some(0));
+    assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap());
 }
 
 /// 0 for done, 75 for trying again, 2 for what no repetition changes.

@@ -11,7 +11,7 @@ use gguf_test::program::{gguf, path};
 use crate::files;
 
 gguf_test::tests! {
-    [] every_command_is_run;
+    [] a_worker_needs_its_part, every_command_is_run;
     [Asking("takes minutes")] every_file;
 }
 
@@ -204,6 +204,32 @@ const FILES: &[(&str, Write)] = &[
 fn every_file() {
     let chosen = std::env::var("GGUF_FILE").unwrap_or_default();
     FILES.iter().filter(|(name, _)| name.contains(&chosen)).for_each(|(name, write)| run_all(name, *write));
+}
+
+/// A worker needs its part and 256 MiB, whatever the model: one of 8 GiB, which is a hole.
+fn a_worker_needs_its_part() {
+    const ROWS: u64 = 1 << 20;
+    let dir = folder();
+    let path = dir.path().join("model.gguf");
+    let mut head = gguf_format::Head::default();
+    head.set("general.architecture", "llama");
+    head.set("llama.block_count", 1u32);
+    let names = ["token_embd.weight", "blk.0.attn_q.weight"];
+    head.tensors =
+        names.map(|name| gguf_format::TensorInfo::new(name, [2048, ROWS], gguf_format::GgmlType::F16)).into();
+    let layout = head.layout().unwrap();
+    fs::write(&path, layout.head()).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(layout.file_bytes()).unwrap();
+    for (part, index) in [(5 << 20, 3), (64 << 20, 17), (256 << 20, 8)] {
+        let plan = format!("quantize model.gguf out.gguf Q8_0 -qf --plan-only plan.json --part-size {part}");
+        let planned = run(dir.path(), &plan).unwrap();
+        assert!(planned.peak <= 64 << 20, "planning takes {} MiB", planned.peak >> 20);
+        let made = run(dir.path(), &format!("part plan.json --index {index} -q -j 4")).unwrap();
+        let bound = part + (256 << 20);
+        println!("a part of {} MiB: {} of {} MiB", part >> 20, made.peak >> 20, bound >> 20);
+        assert!(made.peak <= bound, "a part of {part} bytes takes {} bytes", made.peak);
+    }
+    gguf(["commit", text(&dir.path().join("plan.json")), "--abort", "-q"]).exits(0);
 }
 
 /// Detects new commands that are not tested.

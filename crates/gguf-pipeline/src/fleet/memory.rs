@@ -57,6 +57,11 @@ impl MemoryPlace {
         self.state().complete.take()
     }
 
+    /// The bytes of the part that begins at an offset, if it was made, and is not taken yet.
+    pub fn take_part(&self, offset: u64) -> Option<Vec<u8>> {
+        self.state().parts.remove(&offset)
+    }
+
     fn not_begun(part: Option<usize>) -> FleetError {
         FleetError::NotBegun { output: PathBuf::from("memory"), part }
     }

@@ -2,6 +2,7 @@
 
 mod errors;
 mod examples;
+mod fleet;
 mod killed;
 mod library;
 mod open;
