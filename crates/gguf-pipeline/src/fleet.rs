@@ -94,7 +94,7 @@ enum RoundingName {
 }
 
 /// The importance matrix of a plan.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatrixFile {
     /// The file.
     pub file: SourceFile,
@@ -244,6 +244,20 @@ impl FleetPlan {
             hash: String::new(),
         };
         Ok(NewFleetPlan { plan, heads })
+    }
+
+    /// The files of the source of a draft, identified for other machines.
+    ///
+    /// # Errors
+    /// As for [`divide`](FleetPlan::divide).
+    pub fn sources_of(draft: &Draft) -> Result<Vec<SourceFile>, FleetError> {
+        let mut sources = source::Sources::of(&*draft.source);
+        for tensor in &draft.tensors {
+            for input in tensor.op.inputs() {
+                sources.place_of(&*draft.source, input, tensor)?;
+            }
+        }
+        Ok(sources.into_parts().0)
     }
 
     /// Reads a plan.

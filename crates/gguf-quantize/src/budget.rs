@@ -15,6 +15,7 @@
 //! **Choice.** [`allocate`] minimises the sum. Results depend only on the model, the matrix and the options: neither on the number of
 //! threads nor on the CPU.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::iter;
 use std::num::NonZeroUsize;
@@ -111,6 +112,75 @@ pub struct Budget<'p> {
     pub threads: Option<NonZeroUsize>,
     /// Receives the events of the measurements, and may cancel them.
     pub progress: &'p dyn Progress,
+    /// Errors of types that were measured before, such as by other machines; those of other tensors are measured.
+    pub measured: Option<&'p Measured>,
+}
+
+/// The measured errors of types, by tensor: the squared relative error, or none if values overflow in the type. They depend on the tensors and the matrix
+/// only, so many machines can measure a [share](Share) each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured(BTreeMap<String, ErrorsOfTypes>);
+
+/// Types, and their errors.
+pub type ErrorsOfTypes = Vec<(GgmlType, Option<f64>)>;
+
+impl Measured {
+    /// The errors of each tensor.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ErrorsOfTypes)> {
+        self.0.iter().map(|(tensor, errors)| (tensor.as_str(), errors))
+    }
+
+    /// Adds the errors of a tensor.
+    pub fn add(&mut self, tensor: impl Into<String>, errors: ErrorsOfTypes) {
+        self.0.insert(tensor.into(), errors);
+    }
+
+    /// The errors of the types of a tensor, if exactly these were measured.
+    fn errors(&self, tensor: &str, types: &[GgmlType]) -> Option<Vec<Option<f64>>> {
+        let found = self.0.get(tensor)?;
+        let is_same = found.len() == types.len() && found.iter().zip(types).all(|((ty, _), other)| ty == other);
+        is_same.then(|| found.iter().map(|(_, error)| *error).collect())
+    }
+}
+
+/// Measures a share of the tensors, and chooses nothing: a [`plan`](crate::plan()) with it has the types of a mixture.
+#[derive(Debug)]
+pub struct Share<'p> {
+    budget: Budget<'p>,
+    number: usize,
+    n_shares: usize,
+    measured: Mutex<Measured>,
+}
+
+impl<'p> Share<'p> {
+    /// The share with a number, from 0, of several. The limit of the budget is not used.
+    pub fn new(budget: Budget<'p>, number: usize, n_shares: usize) -> Share<'p> {
+        Share { budget, number, n_shares: n_shares.max(1), measured: Mutex::default() }
+    }
+
+    /// The measured errors.
+    pub fn into_measured(self) -> Measured {
+        self.measured.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChooseTypes for Share<'_> {
+    fn file_type(&self) -> Option<FileType> {
+        Some(OPEN)
+    }
+
+    fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
+        let decisions = model.mixture(Target::FileType(OPEN))?;
+        model.check_decisions(&decisions)?;
+        let mut open = open_tensors(model, &decisions, self.budget.candidates.as_deref())?;
+        let mut n = 0;
+        open.retain(|_| {
+            n += 1;
+            (n - 1) % self.n_shares == self.number
+        });
+        self.budget.measure(model, &mut open, &self.measured)?;
+        Ok(Chosen { decisions, file_type: None, is_best: false })
+    }
 }
 
 impl fmt::Debug for Budget<'_> {
@@ -124,7 +194,7 @@ impl fmt::Debug for Budget<'_> {
 impl Budget<'_> {
     /// A budget with default candidates, on all processors, without progress.
     pub fn new(limit: Limit) -> Budget<'static> {
-        Budget { limit, candidates: None, threads: None, progress: &() }
+        Budget { limit, candidates: None, threads: None, progress: &(), measured: None }
     }
 }
 
@@ -146,7 +216,7 @@ impl ChooseTypes for Budget<'_> {
         // Before the expensive measurements.
         model.check_decisions(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
-        self.measure(model, &mut open)?;
+        self.measure(model, &mut open, &Mutex::default())?;
         let chosen = choose(model, &decisions, &open, self.limit)?;
         for (tensor, &choice) in open.iter().zip(&chosen) {
             let found = (tensor.types.get(choice), tensor.errors.get(choice), decisions.get_mut(tensor.index));
@@ -248,8 +318,8 @@ fn bytes_as(tensor: &TensorPlan, ty: GgmlType) -> u64 {
 }
 
 impl Budget<'_> {
-    /// Measures the squared relative errors of each tensor's types.
-    fn measure(&self, model: &Undecided<'_>, open: &mut [Open]) -> Result<(), Error> {
+    /// Measures the squared relative errors of each tensor's types that are not known, and adds them to `found`.
+    fn measure(&self, model: &Undecided<'_>, open: &mut [Open], found: &Mutex<Measured>) -> Result<(), Error> {
         let progress = self.progress;
         let n_tensors = open.len();
         let bytes = open.iter().filter_map(|tensor| Sample::of(model, tensor, SAMPLE)).map(|sample| sample.bytes());
@@ -267,8 +337,17 @@ impl Budget<'_> {
                 };
                 let tensor = Open { index, types, errors: Box::default() };
                 let Some(sample) = Sample::of(model, &tensor, SAMPLE) else { return Ok(()) };
+                let name = sample.tensor.shown();
+                if let Some(errors) = self.measured.and_then(|measured| measured.errors(&name, &tensor.types)) {
+                    if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
+                        tensor.keep(&errors);
+                    }
+                    return Ok(());
+                }
                 progress.event(Event::Tensor { index: i, name: &String::from_utf8_lossy(&sample.tensor.name) });
                 let errors = sample.measure(progress)?;
+                let pairs = tensor.types.iter().copied().zip(errors.iter().copied()).collect();
+                found.lock().unwrap_or_else(PoisonError::into_inner).add(name, pairs);
                 if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
                     tensor.keep(&errors);
                 }

@@ -102,8 +102,11 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Writes a plan, whole or not at all.
-fn write(path: &Path, force: bool, json: &[u8]) -> Result<(), Failure> {
+/// Writes a plan or other JSON, whole or not at all.
+///
+/// # Errors
+/// If the file exists, unless it may be replaced, or cannot be written.
+pub fn write(path: &Path, force: bool, json: &[u8]) -> Result<(), Failure> {
     let output = Output::create(path, force)?;
     output.write_at(0, json)?;
     Ok(output.commit()?)
@@ -125,6 +128,18 @@ pub fn matrix_file(path: &Path, include: &[String], exclude: &[String]) -> Resul
 /// # Errors
 /// If it cannot be read, or is not a plan of this version.
 pub fn read(path: &Path) -> Result<FleetPlan, Failure> {
+    FleetPlan::parse(&bytes_of(path)?).map_err(|e| {
+        let failure = Failure::from(e);
+        let help = failure.help().map(str::to_owned);
+        Failure::of_file(failure.verdict(), "bad_input", path, format!("{}: {failure}", path.display())).with_help(help)
+    })
+}
+
+/// The bytes of a plan or other JSON.
+///
+/// # Errors
+/// If the file cannot be read, or is too long.
+pub fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
     let source = open::any(path)?;
     let failed = |e| Failure::from(gguf_pipeline::Error::io("read", path, e));
     let bytes = source.size().map_err(failed)?;
@@ -136,11 +151,7 @@ pub fn read(path: &Path) -> Result<FleetPlan, Failure> {
     json.try_reserve_exact(len).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
     json.resize(len, 0);
     source.read_exact_at(0, &mut json).map_err(failed)?;
-    FleetPlan::parse(&json).map_err(|e| {
-        let failure = Failure::from(e);
-        let help = failure.help().map(str::to_owned);
-        Failure::of_file(failure.verdict(), "bad_input", path, format!("{}: {failure}", path.display())).with_help(help)
-    })
+    Ok(json)
 }
 
 /// The places of the outputs of a plan.

@@ -9,7 +9,7 @@ use clap::builder::OsStringValueParser;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
 use gguf_pipeline::RunOptions;
 use gguf_pipeline::plan::{Draft, Plan};
-use gguf_quantize::budget::Budget;
+use gguf_quantize::budget::{Budget, Share};
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
@@ -19,8 +19,8 @@ use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_reserve;
 use crate::cmd::templates::ChatTemplates;
-use crate::cmd::writing::{HashOption, OutOption};
-use crate::failure::{Failure, Outcome};
+use crate::cmd::writing::{HashOption, Hashing, OutOption, print_written};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
@@ -214,6 +214,25 @@ impl Args {
         let within = Within(budget.limit);
         let watch = Watch::new(how.quiet);
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
+        if let Some((number, n_shares)) = self.budget.measure {
+            let out = out.ok_or_else(|| Failure::CouldNotRun("--measure: expected an output".to_owned()))?;
+            let share = Share::new(budget, number, n_shares);
+            let planned = how.plan(&self.input, &within, &share, None);
+            watch.clear();
+            planned?;
+            let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
+            budget::write_measured(out, how.force, &draft, matrix, &share.into_measured())?;
+            print_written(ui, &[out.to_owned()], Hashing::default())?;
+            return Ok(Verdict::Good);
+        }
+        let measured = match self.budget.measured.as_slice() {
+            [] => None,
+            paths => {
+                let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
+                Some(budget::read_measured(paths, &draft, matrix.as_ref())?)
+            }
+        };
+        let budget = Budget { measured: measured.as_ref(), ..budget };
         let planned = how.plan(&self.input, &within, &budget, None);
         watch.clear();
         let planned = planned?;

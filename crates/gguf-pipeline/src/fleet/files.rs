@@ -161,9 +161,16 @@ impl Place for FilesPlace {
     }
 
     fn remove_notes(&self) -> Result<(), FleetError> {
-        for name in self.notes()? {
-            self.remove_note(&name)?;
+        // Workers that make a part a second time may still write their notes.
+        let mut attempts = 0..10;
+        loop {
+            for name in self.notes()? {
+                self.remove_note(&name)?;
+            }
+            match fs::remove_dir(&self.folder) {
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty && attempts.next().is_some() => {}
+                removed => return if_found(&self.folder, "remove", removed).map(drop),
+            }
         }
-        if_found(&self.folder, "remove", fs::remove_dir(&self.folder)).map(drop)
     }
 }

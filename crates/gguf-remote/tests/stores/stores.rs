@@ -20,6 +20,7 @@ gguf_test::tests! {
         runs_read_from_and_write_to_stores,
         aborted_uploads_leave_nothing,
         objects_that_change_are_errors,
+        parts_of_many_machines,
         missing_and_refused;
 }
 
@@ -255,6 +256,79 @@ fn objects_that_change_are_errors() {
         let mut sink = StoreSink::new(&client, vec![location(&name)], false);
         let e = one.run_to(&mut sink, &options(), &()).unwrap_err().to_string();
         assert_eq!(e, format!("{name}: cannot write: the object exists already"));
+    }
+}
+
+/// A plan in parts of 5 MiB: parts made twice, another identifier of a part, an object that is replaced, and an abort.
+fn parts_of_many_machines() {
+    use gguf_pipeline::fleet::{FleetError, FleetOptions, FleetPlan, Made, Manifest, Place};
+    use gguf_remote::StorePlace;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.tensors = (0..4).map(|i| TensorInfo::new(format!("t{i}.weight"), [1024, 1024], GgmlType::F32)).collect();
+    let data = (0..4u8).map(|i| (0..4u32 << 20).map(|n| (n >> 2) as u8 ^ i & 0x3f).collect::<Vec<u8>>());
+    fs::write(&path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    let plan = Draft::copy_of(&path).unwrap().lay_out().unwrap();
+    let expected = fs::read(&path).unwrap();
+    for (client, folder) in stores("fleet") {
+        let url = format!("{folder}/m.gguf");
+        let places = || -> Vec<Box<dyn Place>> { vec![Box::new(StorePlace::open(&client, &location(&url)).unwrap())] };
+        let begin = |replace| {
+            let mut options = FleetOptions::default();
+            (options.part_bytes, options.replace) = (Some(5 << 20), replace);
+            let new = FleetPlan::divide(&plan, &[PathBuf::from(&url)], options)?;
+            FleetPlan::parse(&new.begin(&places())?.to_json()?)
+        };
+        let make = |plan: &FleetPlan, index| {
+            let open = |path: &Path| Ok(Arc::new(fs::File::open(path)?) as _);
+            plan.worker(Arc::new(open), None).make(index, &places(), &options(), &())
+        };
+        let first = begin(false).unwrap();
+        assert_eq!(first.n_parts(), 4);
+        assert!(matches!(begin(false), Err(FleetError::Begun { .. })));
+        for index in [2, 0, 3] {
+            assert_eq!(make(&first, index).unwrap(), Made::Now);
+            assert_eq!(make(&first, index).unwrap(), Made::Before);
+        }
+        assert!(matches!(first.commit(&places(), None, &()), Err(FleetError::Missing { parts }) if parts == [1]));
+        make(&first, 1).unwrap();
+        assert_eq!(first.status(&places()).unwrap().missing, [0usize; 0]);
+        // A worker has uploaded the part again, and died before its manifest: the store identifies it in another way.
+        let place = &places()[0];
+        let mut manifest: Manifest = serde_json::from_slice(&place.note("part-00001.json").unwrap().unwrap()).unwrap();
+        let right = manifest.id.clone();
+        manifest.id = match url.starts_with("s3") {
+            true => right.replace(|c: char| c.is_ascii_digit(), "0"),
+            false => format!("{right}x"),
+        };
+        manifest.again = true;
+        place.put_note("part-00001.json", &serde_json::to_vec(&manifest).unwrap()).unwrap();
+        match first.commit(&places(), None, &()) {
+            Err(FleetError::StaleParts { parts }) => assert_eq!(parts, [1], "{url}"),
+            other => panic!("{url}: {other:?}"),
+        }
+        assert_eq!(first.status(&places()).unwrap().missing, [1]);
+        assert_eq!(make(&first, 1).unwrap(), Made::Now);
+        for _ in 0..2 {
+            first.commit(&places(), None, &()).unwrap();
+            assert!(download(&client, &url) == expected);
+            assert_eq!(make(&first, 1).unwrap(), Made::Before);
+        }
+        assert_eq!(place.notes().unwrap(), [""; 0]);
+        // An object that exists is replaced on request only, and stays until the commit.
+        assert!(begin(false).unwrap_err().to_string().contains("the object exists already"));
+        let second = begin(true).unwrap();
+        assert!(!second.status(&places()).unwrap().is_complete);
+        make(&second, 0).unwrap();
+        second.abort(&places()).unwrap();
+        assert!(
+            matches!(make(&second, 1), Err(FleetError::NotBegun { .. } | FleetError::Head { .. }))
+                || url.starts_with("az")
+        );
+        assert!(download(&client, &url) == expected);
     }
 }
 

@@ -1,12 +1,19 @@
 //! The options of `gguf quantize` for a target size instead of a file type.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use gguf_format::GgmlType;
-use gguf_quantize::budget::{Budget, Limit};
+use gguf_pipeline::Draft;
+use gguf_pipeline::fleet::{FleetPlan, MatrixFile, SourceFile};
+use gguf_quantize::budget::{Budget, Limit, Measured};
 use gguf_quantize::mix::parse_tensor_type;
+use serde::{Deserialize, Serialize};
 
+use crate::cmd::fleet;
 use crate::cmd::size::parse_size;
+use crate::failure::{Failure, Verdict};
 use crate::ui::grouped;
 
 /// A size to stay within.
@@ -24,6 +31,86 @@ pub struct BudgetOptions {
     /// Types to choose from, such as q4_K,q5_K,q6_K
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_candidate, requires = "limit")]
     candidates: Vec<GgmlType>,
+
+    /// Measure only the share I of N, numbered from 0, and write the errors to OUT as JSON, for --measured: many machines can
+    /// measure a share each
+    #[arg(long, value_name = "I/N", value_parser = parse_share, requires = "limit", conflicts_with_all = ["plan_only", "dry_run", "resume", "report", "measured"])]
+    pub measure: Option<(usize, usize)>,
+
+    /// Use errors that --measure has written, and measure only the tensors that have none; repeatable
+    #[arg(long, value_name = "FILE", requires = "limit")]
+    pub measured: Vec<PathBuf>,
+}
+
+fn parse_share(text: &str) -> Result<(usize, usize), String> {
+    let share = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    share.filter(|(i, n)| i < n).ok_or_else(|| "expected I/N, such as 3/16, with I from 0 to N - 1".to_owned())
+}
+
+/// Measured errors with what they depend on, in JSON. An error is the integer with the bits of a number in double precision.
+#[derive(Serialize, Deserialize)]
+struct JsonMeasured {
+    /// The version of the format: 1.
+    gguf_measured: u32,
+    program: String,
+    sources: Vec<SourceFile>,
+    matrix: Option<MatrixFile>,
+    tensors: BTreeMap<String, Vec<(String, Option<u64>)>>,
+}
+
+const PROGRAM: &str = concat!("gguf ", env!("CARGO_PKG_VERSION"));
+
+/// Writes measured errors.
+///
+/// # Errors
+/// If the source cannot be divided, or the file cannot be written.
+pub fn write_measured(
+    out: &Path,
+    force: bool,
+    draft: &Draft,
+    matrix: Option<MatrixFile>,
+    measured: &Measured,
+) -> Result<(), Failure> {
+    let bits = |(ty, error): &(GgmlType, Option<f64>)| (ty.to_string(), error.map(f64::to_bits));
+    let document = JsonMeasured {
+        gguf_measured: 1,
+        program: PROGRAM.to_owned(),
+        sources: FleetPlan::sources_of(draft)?,
+        matrix,
+        tensors: measured.iter().map(|(name, errors)| (name.to_owned(), errors.iter().map(bits).collect())).collect(),
+    };
+    let json = serde_json::to_vec(&document).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
+    fleet::write(out, force, &json)
+}
+
+/// Reads measured errors, which must be those of the source and the matrix.
+///
+/// # Errors
+/// If a file cannot be read, or belongs to another source, matrix or version.
+pub fn read_measured(paths: &[PathBuf], draft: &Draft, matrix: Option<&MatrixFile>) -> Result<Measured, Failure> {
+    let mut measured = Measured::default();
+    let sources = FleetPlan::sources_of(draft)?;
+    for path in paths {
+        let wrong =
+            |what: String| Failure::of_file(Verdict::Bad, "bad_input", path, format!("{}: {what}", path.display()));
+        let document: JsonMeasured = serde_json::from_slice(&fleet::bytes_of(path)?)
+            .map_err(|e| wrong(format!("not errors that --measure has written: {e}")))?;
+        let differs = match () {
+            () if (document.gguf_measured, document.program.as_str()) != (1, PROGRAM) => Some("version of the program"),
+            () if document.sources != sources => Some("source"),
+            () if document.matrix.as_ref() != matrix => Some("importance matrix"),
+            () => None,
+        };
+        if let Some(what) = differs {
+            return Err(wrong(format!("the errors were measured with another {what}")));
+        }
+        for (name, errors) in document.tensors {
+            let typed = |(ty, bits): (String, Option<u64>)| Some((GgmlType::from_name(&ty)?, bits.map(f64::from_bits)));
+            let errors: Option<Vec<_>> = errors.into_iter().map(typed).collect();
+            measured.add(name, errors.ok_or_else(|| wrong("it has an unknown tensor type".to_owned()))?);
+        }
+    }
+    Ok(measured)
 }
 
 impl BudgetOptions {
