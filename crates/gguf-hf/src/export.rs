@@ -203,9 +203,6 @@ fn architecture_of(gguf: &Gguf<'_>) -> Result<String, ExportProblem> {
 
 /// Why files of an architecture cannot be exported to checkpoints of a class, or not without loss; `None` if they can.
 pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<&'static str> {
-    if checkpoint.is_draft {
-        return Some("a draft model takes its tokenizer from its target");
-    }
     if !checkpoint.facts.peeked.is_empty() {
         return Some("values of tensors become key-values");
     }
@@ -236,6 +233,10 @@ pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<
                 | Reader::XlmRoberta
                 | Reader::NomicXlmRoberta
                 | Reader::T5
+                | Reader::Gemma4
+                | Reader::Tiktoken { .. }
+                | Reader::RwkvWorld
+                | Reader::Plamo { .. }
         )
     };
     let readers = checkpoint.tokenizer.vocab.readers;
@@ -342,9 +343,11 @@ impl Attempt {
         let gguf = stored.source.model().gguf();
         let architecture = architecture_of(gguf)?;
         let n_rows = |name: &str| stored.get(name).and_then(|tensor| tensor.shape.first().copied());
+        let listed = gguf.get("tokenizer.ggml.tokens").and_then(|value| value.as_array());
+        let n_listed = listed.map(|list| list.len());
         let facts = TensorFacts {
             has: &|name| stored.get(name).is_some(),
-            n_tokens: n_rows("token_embd.weight"),
+            n_tokens: n_rows("token_embd.weight").or(n_listed),
             n_types: n_rows("token_types.weight"),
             rope: rope_scaling(stored),
         };
@@ -417,6 +420,10 @@ impl Attempt {
         let has_tensors = !tensors.is_empty();
         let order = gguf.dialect().order;
         let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors).projector(candidate.is_tower);
+        let asked = match candidate.checkpoint.is_draft {
+            true => asked.target(Some(folder.clone())),
+            false => asked,
+        };
         let refused = |e: Error| ExportProblem::Refused { class: candidate.class.to_owned(), message: e.to_string() };
         let conversion = plan_folder(&folder, &asked).map_err(refused)?;
         let differences = differences_of(gguf, tensors, &conversion)?;

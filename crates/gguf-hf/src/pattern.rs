@@ -194,7 +194,18 @@ impl Pattern {
             found
         };
         let fits = |found: &Vec<u64>| self.bind(found, sizes).is_ok_and(|moved| moved.shape == shape);
-        let [clause] = self.clauses.as_slice() else { return None };
+        let clause = match self.clauses.as_slice() {
+            [clause] => clause,
+            // Patterns whose results are concatenated take each element once.
+            [clause, ..] => {
+                let (mut found, _) = clause.solved(clause.to.first()?, &own, sizes)?;
+                let inner: u64 = found.get(1..)?.iter().product();
+                let total: u64 = shape.iter().product();
+                *found.first_mut()? = total.is_multiple_of(inner.max(1)).then(|| total / inner.max(1))?;
+                return Some(found).filter(fits).map(|found| (found, true));
+            }
+            [] => return None,
+        };
         if let [side] = clause.to.as_slice()
             && let Some((found, is_only)) = clause.solved(side, &own, sizes)
             && let Some(found) = Some(scaled(found)).filter(fits)
@@ -211,7 +222,8 @@ impl Pattern {
                 _ => low = middle + 1,
             }
         }
-        clause.with_free(low, &own, sizes).map(scaled).filter(fits).map(|found| (found, true))
+        let is_only = !clause.with_free(low + 1, &own, sizes).map(scaled).is_some_and(|longer| fits(&longer));
+        clause.with_free(low, &own, sizes).map(scaled).filter(fits).map(|found| (found, is_only))
     }
 }
 
@@ -246,7 +258,11 @@ impl Clause {
         }
         // What the left side cuts off belongs to the source.
         for part in self.from.iter().flat_map(Dimension::parts).filter(|part| part.slice != Slice::Whole) {
-            if let Some(length) = lengths.get_mut(&part.name) {
+            if !lengths.contains_key(&part.name) && length_of(&part.name, sizes).is_none() {
+                // Only a part of the axis is taken, and the result does not have it.
+                is_only = false;
+                lengths.insert(part.name.clone(), part.end(sizes)?);
+            } else if let Some(length) = lengths.get_mut(&part.name) {
                 *length = match part.whole(*length, sizes) {
                     Some(length) => length,
                     None => {
@@ -669,12 +685,22 @@ mod tests {
             ("(h s[d:]) e -> h s e", &[21, 2]),
             ("(kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...", &[40, 3]),
             ("(a three d) ... -> (three a d) ...", &[24, 2]),
+            ("r[:kv] 1 k -> r k & (kv: two b) 1 k -> (b two) k", &[6, 1, 4]),
         ] {
             let parsed = Pattern::parse(pattern).unwrap();
             let moved = parsed.bind(shape, &sizes).unwrap();
             // Lengths that a slice hides are not determined: 3 heads of 4 are the least.
             let expected = if pattern.contains("[:d]") { (vec![12, 2], false) } else { (shape.to_vec(), true) };
             assert_eq!(parsed.source_shape(&moved.shape, &sizes), Some(expected), "{pattern}");
+        }
+        // Rows that are not taken may be there.
+        for (pattern, shape, least) in [
+            ("r[0] (two i) -> kv (i two)", &[3, 4][..], &[1, 4][..]),
+            ("(kv g) -> (kv g[:d]) + (kv g[d:q])", &[14], &[10]),
+        ] {
+            let parsed = Pattern::parse(pattern).unwrap();
+            let moved = parsed.bind(shape, &sizes).unwrap();
+            assert_eq!(parsed.source_shape(&moved.shape, &sizes), Some((least.to_vec(), false)), "{pattern}");
         }
     }
 

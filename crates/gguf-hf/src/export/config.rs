@@ -3,16 +3,19 @@
 use std::collections::HashSet;
 
 use gguf_format::{Gguf, ValueRef};
-use gguf_model::arch::{Architecture, Checkpoint, FormulaType, Key, TOWERS};
+use gguf_model::arch::{
+    self as table, Architecture, Checkpoint, Computed, FormulaType, Key, Reader, RowOp, TOWERS, Tensor,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
 use super::solve::{Edit, Solver};
+use super::tokenizer;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
 use crate::autoconfig;
 use crate::config::Config;
 use crate::facts::Fact;
-use crate::formula::{Fields, Formula};
+use crate::formula::{Fields, Formula, Op};
 
 /// A class of checkpoints with its configuration.
 #[derive(Debug, Clone)]
@@ -65,7 +68,7 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
     let towers = towers.filter(|(_, checkpoint)| is_tower && arch::projector_type(checkpoint) == projector);
     let models = arch::supported().filter(|_| !is_tower);
     let all = models.filter(|(architecture, checkpoint)| checkpoint.architecture(architecture) == name).chain(towers);
-    for (architecture, checkpoint) in all.filter(|(_, checkpoint)| !checkpoint.is_draft) {
+    for (architecture, checkpoint) in all {
         for class in checkpoint.classes {
             let model_type = autoconfig::model_type_of(class);
             let defaults = model_type.map(autoconfig::defaults_of).unwrap_or_default();
@@ -77,6 +80,7 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if model_type.is_none() { 1000 } else { 0 };
             rank += if checkpoint.is_raw { 10_000 } else { 0 };
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
+            rank += if tokenizer::is_read(gguf, checkpoint) { 0 } else { UNREAD };
             let (pooling, n_tokens) = (pooling(gguf), tensors.n_tokens);
             let start = Start {
                 architecture,
@@ -93,9 +97,15 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             found.extend(start.solved(gguf, tensors));
         }
     }
-    found.sort_by_key(|candidate| (candidate.unsolved.len(), candidate.rank));
+    found.sort_by_key(|candidate| (candidate.rank >= UNREAD, candidate.unsolved.len(), candidate.rank));
     found
 }
+
+/// The rank from which on classes do not read the tokenizer.
+const UNREAD: usize = 1_000_000;
+
+/// The field of rotary parameters of each kind of attention.
+const PARAMETERS: &str = "rope_parameters";
 
 /// The pooling of a sentence encoder, by the name of its setting.
 pub(super) fn pooling(gguf: &Gguf<'_>) -> Option<&'static str> {
@@ -146,6 +156,9 @@ struct Start {
     is_tower: bool,
 }
 
+/// The number of changes for one key of which the effects on other keys are compared.
+const MAX_WEIGHED: usize = 24;
+
 /// The number of changes of a configuration after which the search ends.
 const MAX_EDITS: usize = 400;
 
@@ -165,12 +178,19 @@ impl Start {
         if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
             document.insert(QUERY_SCALE.to_owned(), json!(scale));
         }
-        if let Some(scaling) = &tensors.rope {
-            document.insert("rope_scaling".to_owned(), scaling.first());
+        match &tensors.rope {
+            Some(RopeScaling::Llama3(divisors)) if self.is_proportional() => {
+                // The frequencies of the other elements are divided by a number without end.
+                let share = divisors.iter().filter(|x| **x == 1.0).count() as f64 / divisors.len().max(1) as f64;
+                let full = json!({ "rope_type": "proportional", "partial_rotary_factor": share });
+                document.insert(PARAMETERS.to_owned(), json!({ "full_attention": full }));
+            }
+            Some(scaling) => drop(document.insert("rope_scaling".to_owned(), scaling.first())),
+            None => {}
         }
 
-        let rows: Vec<&'static Key> =
-            self.checkpoint.early_keys.iter().chain(self.checkpoint.keys).copied().flatten().collect();
+        let tables = self.checkpoint.early_keys.iter().chain(self.checkpoint.keys);
+        let rows: Vec<&'static Key> = tables.chain(self.checkpoint.tokenizer.keys).copied().flatten().collect();
         let set: Vec<(&'static str, Formula)> = rows
             .iter()
             .filter(|row| row.kind == FormulaType::Field)
@@ -190,22 +210,41 @@ impl Start {
                 let key = full_key(row, arch)?;
                 let is_open = key != "general.file_type" && !unsolved.iter().any(|known| known.key == key);
                 let target = gguf.get(&key).map_or(Json::Null, json_of);
-                (is_open && !evaluated.has(&key, &target)).then_some((key, *row, target))
+                let is_wrong = !evaluated.has(&key, &target) || !target.is_null() && evaluated.fails(row.key, &rows);
+                (is_open && is_wrong).then_some((key, *row, target))
             });
-            let solver = Solver { fields: &evaluated.fields, set: &set };
+            let solver = Solver { fields: &evaluated.fields, set: &set, known: &self.defaults };
             let Some((key, row, target)) = wrong else {
+                let better = self.completed(&document, &rows, &evaluated, &solver);
+                let better = better.or_else(|| self.ordered(&document, &rows, &evaluated, (gguf, &solver)));
+                if let Some(changed) = better {
+                    document = changed;
+                    continue;
+                }
                 // A configuration with these key-values may still be refused.
                 let refused =
                     self.checkpoint.refuse.iter().filter_map(|(text, _)| Some((*text, Formula::parse(text).ok()?)));
                 let mut refused = refused.filter(|(_, formula)| !matches!(evaluated.fields.holds(formula), Ok(false)));
                 let next = refused.find_map(|(text, formula)| {
                     let never = json!(false);
-                    let mut edits = solver.edits(&formula, &never);
-                    edits.find_map(|(path, value)| {
-                        let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
-                        let changed = is_new.then(|| self.applied(&document, (path, value))).flatten();
-                        // What key-values and tensors have determined stays.
-                        changed.filter(|changed| document.iter().all(|(name, value)| changed.get(name) == Some(value)))
+                    let edits: Vec<Edit> = solver.edits(&formula, &never).collect();
+                    // A change after which the formula is false is the best; otherwise one after the other is made.
+                    let sets = edits.iter().map(|edit| vec![edit.clone()]).chain(solver.completions(&formula, &[]));
+                    let mut changed = sets.filter_map(|set| self.all_applied(&document, set));
+                    let is_taken = |changed: &Map<String, Json>| {
+                        let then = self.evaluated(changed, &rows);
+                        then.is_some_and(|then| {
+                            matches!(then.fields.holds(&formula), Ok(false)) && then.keeps(&evaluated.values)
+                        })
+                    };
+                    let best = changed.find(|changed| is_within(&document, changed) && is_taken(changed));
+                    best.or_else(|| {
+                        edits.into_iter().find_map(|(path, value)| {
+                            let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
+                            let changed = is_new.then(|| self.applied(&document, (path, value))).flatten();
+                            // What key-values and tensors have determined stays.
+                            changed.filter(|changed| is_within(&document, changed))
+                        })
                     })
                 });
                 match next {
@@ -222,10 +261,30 @@ impl Start {
             // The formula of an earlier row may give the value.
             let of_key = rows.iter().rev().filter(|other| other.key == row.key && other.kind != FormulaType::Field);
             let formulas: Vec<Formula> = of_key.filter_map(|row| Formula::parse(row.formula).ok()).collect();
-            let mut edits = formulas.iter().flat_map(|formula| solver.edits(formula, &target));
-            let next = edits.find_map(|(path, value)| {
-                let is_new = tried.insert((key.clone(), format!("{path}={value}")));
-                is_new.then(|| self.applied(&document, (path, value))).flatten()
+            let is_new = |(path, value): &Edit| !tried.contains(&(key.clone(), format!("{path}={value}")));
+            let mut first: Vec<Edit> =
+                formulas.iter().flat_map(|formula| solver.inverted(formula, &target)).filter(is_new).collect();
+            // A change that leaves all other keys as they are is the best; otherwise the likeliest is taken.
+            let right: Vec<(String, Json)> = evaluated.right(gguf).chain([(key.clone(), target.clone())]).collect();
+            let keeps = |edit: &Edit| {
+                let changed = self.applied(&document, edit.clone());
+                let then = changed.and_then(|changed| self.evaluated(&changed, &rows));
+                then.is_some_and(|then| then.keeps(&right) && !then.fails(row.key, &rows))
+            };
+            if let Some(best) = first.iter().take(MAX_WEIGHED).position(keeps) {
+                let best = first.remove(best);
+                first.insert(0, best);
+            }
+            let later = formulas.iter().flat_map(|formula| solver.tried(formula, &target)).filter(is_new);
+            let mut wanted = first.into_iter().chain(later);
+            let next = wanted.find_map(|(path, value)| {
+                let changed = self.applied(&document, (path.clone(), value.clone()))?;
+                Some((changed, (key.clone(), format!("{path}={value}"))))
+            });
+            drop(wanted);
+            let next = next.map(|(changed, edit)| {
+                tried.insert(edit);
+                changed
             });
             match next {
                 Some(changed) => {
@@ -250,18 +309,80 @@ impl Start {
         Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, is_tower, rank })
     }
 
+    /// A document with a change after which fewer formulas lack a field, and no other key has another value.
+    fn completed(
+        &self,
+        document: &Map<String, Json>,
+        rows: &[&'static Key],
+        now: &Evaluated,
+        solver: &Solver<'_>,
+    ) -> Option<Map<String, Json>> {
+        let formulas = now.failed.iter().filter_map(|text| Formula::parse(text).ok());
+        let usual = usual(rows, &now.fields);
+        let changes = formulas.flat_map(|formula| solver.completions(&formula, &usual));
+        let changed = changes.filter_map(|edits| self.all_applied(document, edits));
+        changed.into_iter().find(|changed| {
+            let is_better = |then: Evaluated| then.failed.len() < now.failed.len() && then.keeps(&now.values);
+            is_within(document, changed) && self.evaluated(changed, rows).is_some_and(is_better)
+        })
+    }
+
+    /// A document with a change after which the keys are nearer to their order in the file: a key that several rows set has the place of the
+    /// first that has a value.
+    fn ordered(
+        &self,
+        document: &Map<String, Json>,
+        rows: &[&'static Key],
+        now: &Evaluated,
+        (gguf, solver): (&Gguf<'_>, &Solver<'_>),
+    ) -> Option<Map<String, Json>> {
+        let arch = self.checkpoint.architecture(self.architecture);
+        let n_moved = now.n_moved(gguf);
+        if n_moved == 0 {
+            return None;
+        }
+        let has_several = |row: &&&'static Key| rows.iter().filter(|other| other.key == row.key).count() > 1;
+        for row in rows.iter().filter(|row| row.kind != FormulaType::Field).filter(has_several) {
+            let target = full_key(row, arch).and_then(|key| gguf.get(&key)).map_or(Json::Null, json_of);
+            let first = target.as_array().and_then(|list| list.iter().find(|x| x.as_f64() != Some(0.0))).cloned();
+            let Ok(formula) = Formula::parse(row.formula) else { continue };
+            for wanted in [target, first.unwrap_or(json!(1))] {
+                for edit in solver.edits(&formula, &wanted).take(MAX_WEIGHED) {
+                    let Some(changed) = self.applied(document, edit).filter(|changed| is_within(document, changed))
+                    else {
+                        continue;
+                    };
+                    let is_better = |then: Evaluated| {
+                        then.n_moved(gguf) < n_moved && then.failed.len() <= now.failed.len() && then.keeps(&now.values)
+                    };
+                    if self.evaluated(&changed, rows).is_some_and(is_better) {
+                        return Some(changed);
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// The document as the class has it: the fields of the language model may be in an object.
     fn wrapped(&self, document: Map<String, Json>) -> Map<String, Json> {
         if !self.is_nested {
             return document;
         }
         let is_outside = |name: &str| {
-            matches!(name, "architectures" | "model_type" | "tie_word_embeddings") || name.ends_with("_token_id")
+            matches!(name, "architectures" | "model_type" | "tie_word_embeddings" | "vision_config" | "audio_config")
+                || name.ends_with("_token_id")
         };
         let (mut outside, inside): (Map<_, _>, Map<_, _>) =
             document.into_iter().partition(|(name, _)| is_outside(name));
         outside.insert("text_config".to_owned(), Json::Object(inside));
         outside
+    }
+
+    /// Whether rotary frequencies are those of a share of the elements of a head.
+    fn is_proportional(&self) -> bool {
+        let is_frequencies = |computed: &Computed| matches!(computed, Computed::Values(super::ROPE_FREQS, _));
+        self.checkpoint.computed.iter().any(is_frequencies)
     }
 
     /// The name of the number of blocks in this class.
@@ -309,8 +430,13 @@ impl Start {
             (false, false) => Config::new(raw.clone()).ok()?,
         };
         config.facts_mut().set(Fact::Preprocessor, preprocessor);
+        // A draft model is its own target, because its files have the tokenizer of that.
+        config.facts_mut().set(Fact::HasTarget, self.checkpoint.is_draft);
+        if self.checkpoint.is_draft {
+            config.facts_mut().set(Fact::Target, raw.clone());
+            config.facts_mut().set(Fact::HasMaskEmbedding, false);
+        }
         config.facts_mut().set(Fact::Config, raw);
-        config.facts_mut().set(Fact::HasTarget, false);
         if let Some(pooling) = self.pooling {
             config.facts_mut().set(Fact::SentencePooling, pooling);
         }
@@ -323,15 +449,33 @@ impl Start {
         fields.facts.set(Fact::Vocab, json!({ "rows": n_tokens, "tokens": n_tokens }));
         fields.facts.set(Fact::AppendedBlocks, 0);
         let arch = self.checkpoint.architecture(self.architecture);
-        let mut values: Vec<(String, Json)> = Vec::new();
+        let (mut values, mut failed): (Vec<(String, Json)>, Vec<&'static str>) = Default::default();
         for row in rows {
-            let Ok(found) = keys::evaluate(&[std::slice::from_ref(*row)], arch, &mut fields) else { continue };
+            let Ok(found) = keys::evaluate(&[std::slice::from_ref(*row)], arch, &mut fields) else {
+                failed.push(row.formula);
+                continue;
+            };
             for (key, value) in found {
-                values.retain(|(known, _)| *known != key);
-                values.push((key, json_of(value.as_ref())));
+                let value = json_of(value.as_ref());
+                match values.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, known)) => *known = value,
+                    None => values.push((key, value)),
+                }
             }
         }
-        Some(Evaluated { fields, values })
+        let factors = self.architecture.outside().chain(self.architecture.block()).flat_map(|tensor| factors(&tensor));
+        for formula in factors {
+            let parsed = Formula::parse(formula).ok()?;
+            if !matches!(fields.eval(&parsed), Ok(Some(_))) && !failed.contains(&formula) {
+                failed.push(formula);
+            }
+        }
+        Some(Evaluated { fields, values, failed })
+    }
+
+    /// A document with several changes.
+    fn all_applied(&self, document: &Map<String, Json>, edits: Vec<Edit>) -> Option<Map<String, Json>> {
+        edits.into_iter().try_fold(document.clone(), |document, edit| self.applied(&document, edit))
     }
 
     /// A document with a change; `None` if the field is not one of `config.json`.
@@ -340,10 +484,16 @@ impl Start {
         let mut parts = path.split('.');
         let first = parts.next()?;
         let known = |names: &[&'static str]| names.iter().copied().find(|name| self.defaults.contains_key(*name));
+        let has_kinds = document.get(PARAMETERS).is_some_and(|rope| rope.get("full_attention").is_some());
         let path: Vec<&str> = match (first, parts.collect::<Vec<_>>().as_slice()) {
+            ("@config", rest) if !self.is_nested => rest.to_vec(),
             (first, _) if first.starts_with('@') && (first != PREPROCESSOR || !self.is_tower) => return None,
             (first, rest) if self.is_tower => [&[first], rest].concat(),
             ("block_count", []) => vec![self.blocks_field()],
+            ("rope", rest) if has_kinds => [&[PARAMETERS, "full_attention"], rest].concat(),
+            ("rope_all", rest @ ["full_attention" | "sliding_attention", ..]) if has_kinds => {
+                [&[PARAMETERS], rest].concat()
+            }
             ("rope" | "rope_all", ["rope_theta"]) => vec![known(&["rotary_emb_base"]).unwrap_or("rope_theta")],
             ("rope" | "rope_all", ["partial_rotary_factor"]) => {
                 vec![known(&["partial_rotary_factor", "rotary_pct", "rope_pct"]).unwrap_or("partial_rotary_factor")]
@@ -410,14 +560,79 @@ impl Start {
 struct Evaluated {
     fields: Fields,
     values: Vec<(String, Json)>,
+    /// The formulas, of keys and of factors, that have no value, because the configuration lacks a field.
+    failed: Vec<&'static str>,
 }
 
 impl Evaluated {
+    /// The keys that have the values of a file.
+    fn right<'a>(&'a self, gguf: &'a Gguf<'_>) -> impl Iterator<Item = (String, Json)> + 'a {
+        let is_right = |(key, value): &&(String, Json)| gguf.get(key).is_some_and(|own| is_equal(&json_of(own), value));
+        self.values.iter().filter(is_right).cloned()
+    }
+
+    /// The number of keys that do not follow those before them in a file.
+    fn n_moved(&self, gguf: &Gguf<'_>) -> usize {
+        let place = |key: &String| gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes());
+        let places: Vec<usize> = self.values.iter().filter_map(|(key, _)| place(key)).collect();
+        places.windows(2).filter(|pair| matches!(pair, [a, b] if a > b)).count()
+    }
+
+    /// Whether the last row of a key lacks a field.
+    fn fails(&self, key: &str, rows: &[&'static Key]) -> bool {
+        let last = rows.iter().rfind(|row| row.key == key && row.kind != FormulaType::Field);
+        last.is_some_and(|row| self.failed.contains(&row.formula))
+    }
+
+    /// Whether all these keys have their values.
+    fn keeps(&self, values: &[(String, Json)]) -> bool {
+        values.iter().all(|(key, value)| self.has(key, value))
+    }
+
     /// Whether a key has a value; `null` for none.
     fn has(&self, key: &str, target: &Json) -> bool {
         let found = self.values.iter().find(|(known, _)| known == key).map_or(&Json::Null, |(_, value)| value);
         is_equal(found, target)
     }
+}
+
+/// The names of which formulas take the first that is present, with the value that they have.
+fn usual(rows: &[&'static Key], fields: &Fields) -> Vec<(String, Json)> {
+    let mut found = Vec::new();
+    for formula in rows.iter().filter_map(|row| Formula::parse(row.formula).ok()) {
+        let options = match &formula {
+            Formula::Present(options) => options,
+            Formula::Binary(Op::Or, first, _) => match first.as_ref() {
+                Formula::Present(options) => options,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        let Ok(Some(value)) = fields.eval(&formula) else { continue };
+        let value = value.into_owned();
+        found.extend(options.iter().flat_map(Formula::names).map(|name| (name, value.clone())));
+    }
+    found
+}
+
+/// The formulas of the factors by which a tensor is multiplied.
+fn factors(tensor: &Tensor) -> impl Iterator<Item = &'static str> + use<> {
+    let maps = match tensor.row.op {
+        RowOp::Map(maps) if !tensor.row.source.is_empty() => maps,
+        _ => &[],
+    };
+    maps.iter().filter_map(|map| match map {
+        table::Map::ScaleBy(formula) | table::Map::ScaleRowsBy(formula) => Some(*formula),
+        _ => None,
+    })
+}
+
+/// Whether a document has all values of another.
+fn is_within(of: &Map<String, Json>, document: &Map<String, Json>) -> bool {
+    of.iter().all(|(name, value)| match (value, document.get(name)) {
+        (Json::Object(inner), Some(Json::Object(found))) => is_within(inner, found),
+        (value, found) => found == Some(value),
+    })
 }
 
 /// Whether two values are equal, numbers regardless of their types.
@@ -440,7 +655,15 @@ fn full_key(row: &Key, arch: &str) -> Option<String> {
 
 /// The ids of special tokens, which transformers reads from `config.json`, too.
 fn set_token_ids(document: &mut Map<String, Json>, gguf: &Gguf<'_>, checkpoint: &Checkpoint) {
+    let place = |key: &str| gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes());
+    let turn = place("tokenizer.ggml.eot_token_id");
     for (kind, key) in super::TOKEN_IDS.into_iter().filter(|(kind, _)| !is_default(checkpoint, kind)) {
+        // RWKV's have fixed ids, which follow that of the end of a turn if the configuration does not have them.
+        let is_fixed = checkpoint.tokenizer.vocab.readers.contains(&Reader::RwkvWorld)
+            && turn.zip(place(&format!("tokenizer.ggml.{key}_token_id"))).is_some_and(|(turn, own)| turn < own);
+        if is_fixed {
+            continue;
+        }
         if let Some(id) = number(gguf, &format!("tokenizer.ggml.{key}_token_id")) {
             document.insert(format!("{kind}_token_id"), json!(id));
         }

@@ -11,7 +11,7 @@ use crate::folder::{Folder, FolderFile, names_within};
 use crate::folder_error::FolderError;
 
 /// The planned folder.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct PlannedFolder {
     path: PathBuf,
     files: BTreeMap<String, Arc<Planned>>,

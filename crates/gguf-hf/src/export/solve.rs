@@ -5,9 +5,10 @@
 //! applies a change and evaluates the formula again, so a wrong guess does no harm.
 
 use gguf_model::formula::Function;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::formula::{Fields, Formula, Op, is_true};
+use crate::number::to_f32;
 
 /// A change of a field: its path, such as `rope.factor`, and its new value.
 pub(super) type Edit = (String, Json);
@@ -30,25 +31,82 @@ const WORDS: &[&str] = &[
 /// The largest number that is tried without a reason.
 const MAX_TRIED: i64 = 16;
 
+/// The number of shares of a distribution that are tried.
+const MAX_SHARE: u32 = 1000;
+
+/// The relative error of a root of a number in single precision.
+const NEAR: f64 = 1e-6;
+
+/// The longest list of which only the length is known.
+const MAX_LIST: u64 = 64;
+
+/// The number of factors in a list of them.
+const N_FACTORS: usize = 5;
+
+/// Follows the path of a list of which one element is meant.
+const ELEMENT: &str = "[]";
+
 /// The fields and the formulas that set some of them.
 pub(super) struct Solver<'a> {
     pub(super) fields: &'a Fields,
     /// The fields that rows of the table set, with their formulas.
     pub(super) set: &'a [(&'static str, Formula)],
+    /// The fields that the class of transformers has.
+    pub(super) known: &'a Map<String, Json>,
 }
 
 impl Solver<'_> {
     /// Changes after which the formula may have the value `target`; `null` if it is to have none. Values are tried only if no inverted operation
     /// is taken, because that takes far longer.
     pub(super) fn edits<'e>(&'e self, formula: &'e Formula, target: &'e Json) -> impl Iterator<Item = Edit> + 'e {
-        let mut inverted = Vec::new();
-        self.descend(formula, target, &mut Vec::new(), &mut inverted);
-        let tried = move || {
-            let mut found = Vec::new();
-            self.try_values(formula, target, &mut found);
-            found
+        let tried = std::iter::once_with(move || self.tried(formula, target)).flatten();
+        self.inverted(formula, target).into_iter().chain(tried)
+    }
+
+    /// The changes of [`edits`](Solver::edits) that follow from the formula.
+    pub(super) fn inverted(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
+        let mut found = Vec::new();
+        self.descend(formula, target, &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// The changes of [`edits`](Solver::edits) to common values that give the formula its value.
+    pub(super) fn tried(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
+        let mut found = Vec::new();
+        self.try_values(formula, target, &mut found);
+        found
+    }
+
+    /// Changes after which a formula may have a value that has none, because a field is missing or has no known value.
+    /// `usual` gives names their values in other formulas.
+    pub(super) fn completions(&self, formula: &Formula, usual: &[(String, Json)]) -> Vec<Vec<Edit>> {
+        let (mut found, mut words, mut tables): (Vec<Edit>, _, _) = (Vec::new(), Vec::new(), Vec::new());
+        let mut of_tables = Vec::new();
+        tables_of(formula, &mut tables);
+        for (operand, names) in tables {
+            of_tables.extend(names.first().and_then(|name| self.inverted(operand, &json!(name)).into_iter().next()));
+            for name in names {
+                self.descend(operand, &json!(name), &mut Vec::new(), &mut found);
+            }
+        }
+        constants(formula, &mut words);
+        // Factors that are not known of are in the tensors already.
+        let tried = [json!(1.0), json!(vec![1.0; N_FACTORS]), json!(true)].into_iter().chain(words);
+        let tried: Vec<Json> = tried.chain([1, 0].map(|n| json!(n))).collect();
+        let is_missing = |name: &String| !name.starts_with('@') && !self.fields.fields.contains_key(name);
+        let missing: Vec<String> = formula.names().into_iter().filter(is_missing).collect();
+        for name in &missing {
+            found.extend(tried.iter().map(|value| (name.clone(), value.clone())));
+        }
+        let mut indexed = Vec::new();
+        lists_of(formula, &mut indexed);
+        let usual_of = |name: &String| match usual.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => value.clone(),
+            None if indexed.contains(name) => json!(vec![1.0; N_FACTORS]),
+            None => json!(1),
         };
-        inverted.into_iter().chain(std::iter::once_with(tried).flatten())
+        let all: Vec<Edit> = missing.iter().map(|name| (name.clone(), usual_of(name))).collect();
+        found.into_iter().map(|edit| vec![edit]).chain([of_tables, all]).collect()
     }
 
     fn value(&self, formula: &Formula) -> Json {
@@ -62,29 +120,44 @@ impl Solver<'_> {
         matches!(self.fields.eval(formula), Ok(Some(_)))
     }
 
-    fn descend<'f>(&'f self, formula: &'f Formula, target: &Json, open: &mut Vec<&'f str>, found: &mut Vec<Edit>) {
+    fn descend<'f>(&'f self, formula: &'f Formula, target: &Json, open: &mut Vec<usize>, found: &mut Vec<Edit>) {
         match formula {
-            Formula::Name(name) => match self.set.iter().rev().find(|(set, _)| set == name) {
-                Some((_, inner)) if !open.contains(&name.as_str()) => {
-                    open.push(name);
-                    self.descend(inner, target, open, found);
-                    open.pop();
+            // A formula reads the names as the rows before its own have set them.
+            Formula::Name(name) => {
+                let before = self.set.get(..open.last().copied().unwrap_or(self.set.len())).unwrap_or_default();
+                match before.iter().rposition(|(set, _)| set == name) {
+                    Some(place) => {
+                        open.push(place);
+                        if let Some((_, inner)) = before.get(place) {
+                            self.descend(inner, target, open, found);
+                        }
+                        open.pop();
+                    }
+                    None => found.push((name.clone(), target.clone())),
                 }
-                _ => found.push((name.clone(), target.clone())),
-            },
+            }
             Formula::Member(object, name) => {
                 if let Some(path) = self.path_of(object) {
                     found.push((format!("{path}.{name}"), target.clone()));
                 }
             }
-            Formula::Index(object, name) => {
-                if let (Some(path), Formula::Constant(Json::String(name))) = (self.path_of(object), name.as_ref()) {
+            Formula::Index(object, name) => match (self.path_of(object), name.as_ref()) {
+                (_, Formula::Constant(Json::Number(_))) => {
+                    let n = usize::try_from(self.fields.n_blocks).unwrap_or(0);
+                    self.descend(object, &Json::Array(vec![target.clone(); n]), open, found);
+                }
+                (Some(path), Formula::Constant(Json::String(name))) => {
                     found.push((format!("{path}.{name}"), target.clone()));
                 }
-            }
+                (Some(path), Formula::Name(_)) => found.push((format!("{path}{ELEMENT}"), target.clone())),
+                _ => {}
+            },
             Formula::Present(options) => {
+                let is_known =
+                    |option: &&Formula| matches!(option, Formula::Name(name) if self.known.contains_key(name));
                 let (present, absent): (Vec<_>, Vec<_>) = options.iter().partition(|option| self.has(option));
-                for option in present.into_iter().chain(absent) {
+                let (known, unknown): (Vec<_>, Vec<_>) = absent.into_iter().partition(is_known);
+                for option in present.into_iter().chain(known).chain(unknown) {
                     self.descend(option, target, open, found);
                 }
             }
@@ -111,19 +184,55 @@ impl Solver<'_> {
                 }
             }
             Formula::Call(function, operands) => self.descend_call(*function, operands, target, open, found),
-            // The elements that are not those of the other branch have one value.
-            Formula::Each(element, ..) => {
-                if let (Formula::If(parts), Json::Array(wanted)) = (element.as_ref(), target) {
-                    let [then, _, other] = parts.as_ref();
-                    for (branch, other) in [(then, other), (other, then)] {
-                        let other = self.value(other);
-                        if let Some(value) = wanted.iter().find(|value| **value != other) {
-                            self.descend(branch, value, open, found);
-                        }
-                    }
+            Formula::Each(element, name, list) => {
+                if let Json::Array(wanted) = target {
+                    self.descend_each(element, (name, list.as_deref()), wanted, open, found);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn descend_each<'f>(
+        &'f self,
+        element: &'f Formula,
+        (name, list): (&'f str, Option<&'f Formula>),
+        wanted: &[Json],
+        open: &mut Vec<usize>,
+        found: &mut Vec<Edit>,
+    ) {
+        // The elements that are not those of the other branch have one value.
+        if let Formula::If(parts) = element {
+            let [then, _, other] = parts.as_ref();
+            for (branch, other) in [(then, other), (other, then)] {
+                let other = self.value(other);
+                if let Some(value) = wanted.iter().find(|value| **value != other) {
+                    self.descend(branch, value, open, found);
+                }
+            }
+            return;
+        }
+        // Each element is made of one of another list.
+        let (mut elements, mut path): (Vec<Json>, Option<String>) = Default::default();
+        for value in wanted {
+            let mut edits = Vec::new();
+            self.descend(element, value, open, &mut edits);
+            let is_element = |(path, value): &Edit| (path == name || path.ends_with(ELEMENT)) && !value.is_null();
+            if let Some((of, value)) = edits.into_iter().find(is_element) {
+                elements.push(value);
+                path = Some(of);
+            }
+        }
+        if let (Some(path), true) = (path, elements.len() == wanted.len()) {
+            match (list, path.strip_suffix(ELEMENT)) {
+                (_, Some(path)) => found.push((path.to_owned(), Json::Array(elements))),
+                (Some(list), None) => self.descend(list, &Json::Array(elements), open, found),
+                (None, None) => {}
+            }
+        } else if let [first, rest @ ..] = wanted
+            && rest.iter().all(|value| value == first)
+        {
+            self.descend(element, first, open, found);
         }
     }
 
@@ -132,7 +241,7 @@ impl Solver<'_> {
         op: Op,
         (a, b): (&'f Formula, &'f Formula),
         target: &Json,
-        open: &mut Vec<&'f str>,
+        open: &mut Vec<usize>,
         found: &mut Vec<Edit>,
     ) {
         match op {
@@ -166,6 +275,37 @@ impl Solver<'_> {
                     self.descend(a, last, open, found);
                 }
             }
+            Op::Power => {
+                if let (Some(t), Some(exponent)) = (target.as_f64(), self.value(b).as_f64().filter(|x| *x != 0.0)) {
+                    let base = t.powf(exponent.recip());
+                    // A root of a single-precision number.
+                    let whole = base.round();
+                    let base = if (base - whole).abs() < whole * NEAR { json_number(whole) } else { json!(base) };
+                    self.descend(a, &base, open, found);
+                }
+            }
+            Op::Add if target.is_string() => {
+                let text = target.as_str().unwrap_or_default();
+                if let Some(start) = self.value(b).as_str().and_then(|end| text.strip_suffix(end)) {
+                    self.descend(a, &json!(start), open, found);
+                }
+                if let Some(end) = self.value(a).as_str().and_then(|start| text.strip_prefix(start)) {
+                    self.descend(b, &json!(end), open, found);
+                }
+            }
+            Op::Add if target.is_array() => {
+                let Json::Array(wanted) = target else { return };
+                if let Json::Array(end) = self.value(b)
+                    && let Some(start) = wanted.strip_suffix(end.as_slice())
+                {
+                    self.descend(a, &Json::Array(start.to_vec()), open, found);
+                }
+                if let Json::Array(start) = self.value(a)
+                    && let Some(end) = wanted.strip_prefix(start.as_slice())
+                {
+                    self.descend(b, &Json::Array(end.to_vec()), open, found);
+                }
+            }
             Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::DivideDown => {
                 let Some(t) = target.as_f64() else { return };
                 for (part, other, is_first) in [(a, b, true), (b, a, false)] {
@@ -193,7 +333,7 @@ impl Solver<'_> {
         function: Function,
         operands: &'f [Formula],
         target: &Json,
-        open: &mut Vec<&'f str>,
+        open: &mut Vec<usize>,
         found: &mut Vec<Edit>,
     ) {
         let Some(first) = operands.first() else { return };
@@ -211,7 +351,40 @@ impl Solver<'_> {
                     self.descend(first, &Json::Array(list.iter().take(n).cloned().collect()), open, found);
                 }
             }
-            (Function::Len, _) => {}
+            (Function::Str, _) => {
+                let text = target.as_str().unwrap_or_default();
+                let parsed =
+                    serde_json::from_str::<Json>(text).ok().filter(|value| value.is_boolean() || value.is_number());
+                self.descend(first, &parsed.unwrap_or_else(|| target.clone()), open, found);
+            }
+            (Function::Len, _) => {
+                if let Some(n) = target.as_u64().filter(|n| *n <= MAX_LIST) {
+                    self.descend(first, &(0..n).map(|i| json!(i)).collect(), open, found);
+                }
+            }
+            (Function::NLeading, Some(kind)) => {
+                if let (Some(n), kind) = (target.as_u64().filter(|n| *n <= self.fields.n_blocks), self.value(kind)) {
+                    let other = if kind.is_number() { json!(1) } else { json!("sparse") };
+                    let list = (0..self.fields.n_blocks).map(|i| if i < n { kind.clone() } else { other.clone() });
+                    self.descend(first, &list.collect(), open, found);
+                }
+            }
+            (Function::All, _) if is_true(Some(target)) => {
+                if let Json::Array(list) = self.value(first) {
+                    let wanted = Json::Array(vec![json!(true); list.len()]);
+                    self.descend(first, &wanted, open, found);
+                    self.try_values(first, &wanted, found);
+                }
+            }
+            (Function::Icdf, _) => {
+                let of = |share: f64| self.value(&Formula::Call(function, vec![Formula::Constant(json!(share))]));
+                let single = |value: &Json| value.as_f64().map(|x| to_f32(x).to_bits());
+                let mut shares = (0..=MAX_SHARE).map(|n| f64::from(n) / f64::from(MAX_SHARE));
+                if let Some(share) = shares.find(|share| of(*share) == *target || single(&of(*share)) == single(target))
+                {
+                    self.descend(first, &json!(share), open, found);
+                }
+            }
             (Function::ByNumber, _) => {
                 if let Json::Array(list) = target {
                     let named = list.iter().enumerate().map(|(i, item)| (i.to_string(), item.clone()));
@@ -265,14 +438,14 @@ impl Solver<'_> {
                 _ => names.push(name),
             }
         }
-        let numbers = (0..=MAX_TRIED).map(|n| json!(n));
-        let tried: Vec<Json> = [json!(true), json!(false), target.clone()]
-            .into_iter()
-            .chain(words.iter().cloned())
-            .chain(numbers)
-            .collect();
+        let numbers: Vec<Json> = (0..=MAX_TRIED).map(|n| json!(n)).collect();
+        let flags = [json!(true), json!(false), target.clone()];
+        let of_one: Vec<&Json> = flags.iter().chain(&words).chain(&numbers).collect();
+        // The words of a formula are the likeliest elements, then those of other enumerations.
+        let (usual, own) = words.split_at(WORDS.len());
+        let of_lists: Vec<&Json> = own.iter().chain(usual).chain(&flags).chain(&numbers).collect();
         for name in &names {
-            for value in &tried {
+            for value in of_one.iter().copied() {
                 if let Some(fields) = self.with(name, value.clone())
                     && fields.eval(formula).is_ok_and(|found| found.as_deref().unwrap_or(&Json::Null) == target)
                 {
@@ -282,7 +455,7 @@ impl Solver<'_> {
             let Json::Array(wanted) = target else { continue };
             // Each element of the field for itself.
             let mut chosen: Vec<Option<Json>> = vec![None; wanted.len()];
-            for value in &tried {
+            for value in of_lists.iter().copied() {
                 let list = Json::Array(vec![value.clone(); wanted.len()]);
                 let Some(fields) = self.with(name, list) else { continue };
                 let Ok(Some(result)) = fields.eval(formula) else { continue };
@@ -328,6 +501,43 @@ fn number_like(like: &Json, number: f64) -> Json {
     }
 }
 
+/// The operands of `one_of` in a formula, with the entries of its tables.
+fn tables_of<'f>(formula: &'f Formula, out: &mut Vec<(&'f Formula, Vec<&'f str>)>) {
+    match formula {
+        Formula::Call(Function::OneOf, operands) => {
+            if let [operand, Formula::Object(entries)] = operands.as_slice() {
+                out.push((operand, entries.iter().map(|(name, _)| name.as_str()).collect()));
+            }
+        }
+        Formula::Binary(_, a, b) => {
+            tables_of(a, out);
+            tables_of(b, out);
+        }
+        Formula::If(of) => of.iter().for_each(|of| tables_of(of, out)),
+        Formula::Present(of) | Formula::List(of) | Formula::Call(_, of) => of.iter().for_each(|of| tables_of(of, out)),
+        _ => {}
+    }
+}
+
+/// The names of lists of which a formula takes elements by their numbers.
+fn lists_of(formula: &Formula, out: &mut Vec<String>) {
+    match formula {
+        Formula::Index(list, index) => {
+            if let (Formula::Name(name), Formula::Constant(_)) = (list.as_ref(), index.as_ref()) {
+                out.push(name.clone());
+            }
+        }
+        Formula::List(of) | Formula::Call(_, of) | Formula::Present(of) => of.iter().for_each(|of| lists_of(of, out)),
+        Formula::Binary(_, a, b) => [a, b].into_iter().for_each(|of| lists_of(of, out)),
+        _ => {}
+    }
+}
+
+/// A whole number.
+fn json_number(number: f64) -> Json {
+    number_like(&json!(0), number)
+}
+
 /// The texts and numbers in a formula.
 fn constants(formula: &Formula, out: &mut Vec<Json>) {
     match formula {
@@ -354,11 +564,27 @@ fn constants(formula: &Formula, out: &mut Vec<Json>) {
 mod tests {
     use super::*;
 
+    #[test]
+    fn missing_fields_get_values() {
+        let Json::Object(fields) = json!({"hidden_size": 8}) else { unreachable!() };
+        let fields = Fields::of(fields, 2);
+        let completions = |formula: &str| {
+            let formula = Formula::parse(formula).unwrap();
+            Solver { fields: &fields, set: &[], known: &Map::new() }.completions(&formula, &[])
+        };
+        let first = completions("one_of(activation, {'silu': true})").swap_remove(0);
+        assert_eq!(first, [("activation".to_owned(), json!("silu"))]);
+        assert_eq!(completions("hidden_size * factor").swap_remove(0), [("factor".to_owned(), json!(1.0))]);
+        let all = completions("[[rows, factors[0]], [rows, factors[1]]]").pop().unwrap();
+        assert!(all.contains(&("rows".to_owned(), json!(1))), "{all:?}");
+        assert!(all.contains(&("factors".to_owned(), json!(vec![1.0; N_FACTORS]))), "{all:?}");
+    }
+
     fn first(formula: &str, fields: Json, target: Json) -> Option<Edit> {
         let Json::Object(fields) = fields else { unreachable!() };
         let fields = Fields::of(fields, 4);
         let formula = Formula::parse(formula).unwrap();
-        Solver { fields: &fields, set: &[] }.edits(&formula, &target).next()
+        Solver { fields: &fields, set: &[], known: &Map::new() }.edits(&formula, &target).next()
     }
 
     #[test]
@@ -374,6 +600,19 @@ mod tests {
             ("rope.factor if kind == 'yarn' else null", json!({}), json!(2.5), edit("kind", json!("yarn"))),
             ("false if is_causal == false else null", json!({}), json!(false), edit("is_causal", json!(false))),
             ("one_of(f, {'softmax': 1, 'sigmoid': 2})", json!({}), json!(2), edit("f", json!("sigmoid"))),
+            ("[2 * x for x in list]", json!({}), json!([2, 6]), edit("list", json!([1, 3]))),
+            ("[float(limit) for i]", json!({}), json!([7.0, 7.0]), edit("limit", json!(7.0))),
+            ("pattern + [1] * n", json!({"n": 2}), json!([0, 1, 1, 1]), edit("pattern", json!([0, 1]))),
+            ("widths[0]", json!({}), json!(6), edit("widths", json!([6, 6, 6, 6]))),
+            (
+                "n_leading(kinds, 'dense')",
+                json!({}),
+                json!(1),
+                edit("kinds", json!(["dense", "sparse", "sparse", "sparse"])),
+            ),
+            ("len(ids)", json!({}), json!(2), edit("ids", json!([0, 1]))),
+            ("[icdf(share) for share in shares]", json!({}), json!([1.6448536]), edit("shares", json!([0.95]))),
+            ("length ** -0.5", json!({}), json!(0.08838835), edit("length", json!(128))),
             (
                 "[l[i] == 'x' for i]",
                 json!({}),
@@ -384,7 +623,7 @@ mod tests {
             let found = first(formula, fields, target);
             match formula {
                 "rope.factor if kind == 'yarn' else null" => assert!(found.is_some(), "{formula}"),
-                _ if formula.starts_with('[') => {
+                "[l[i] == 'x' for i]" => {
                     let (name, list) = found.unwrap();
                     assert_eq!((name.as_str(), list[0] == "x", list[1] == "x"), ("l", true, false), "{list}");
                 }

@@ -60,6 +60,7 @@ pub(super) fn sources(
     let rows = Rows::new(candidate);
     let mut found: Vec<NewTensor> = Vec::new();
     let (mut places, mut exact): (HashMap<String, usize>, Vec<bool>) = Default::default();
+    let mut unshaped: Vec<(String, &FileTensor)> = Vec::new();
     for (of, tensor) in tensors.iter().enumerate() {
         if is_computed(candidate, &tensor.name) {
             continue;
@@ -78,8 +79,13 @@ pub(super) fn sources(
             checkpoint.names.rename_if.iter().any(|(_, new, _)| own == **new)
         };
         expanded.sort_by_key(|found| is_renamed(found));
-        let parts = expanded.iter().find_map(|found| Naming { candidate, h: &h, found }.expanded(&tensor.shape));
-        let Some(parts) = parts else {
+        let mut naming = expanded.iter().map(|found| Naming { candidate, h: &h, found });
+        let Some(parts) = naming.clone().find_map(|naming| naming.expanded(&tensor.shape)) else {
+            // Another tensor may determine the shape of the source.
+            if let Some(name) = naming.find_map(|naming| naming.only_name()) {
+                unshaped.push((name, tensor));
+                continue;
+            }
             return Err(match expanded.first() {
                 Some(_) => ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() },
                 None => ExportProblem::NoRow { tensor: tensor.name.clone(), architecture: arch.to_owned() },
@@ -101,7 +107,10 @@ pub(super) fn sources(
             }
         }
     }
-    Ok(found)
+    match unshaped.into_iter().find(|(name, _)| !places.contains_key(name)) {
+        None => Ok(found),
+        Some((_, tensor)) => Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() }),
+    }
 }
 
 /// Whether a tensor is computed from the configuration.
@@ -168,6 +177,7 @@ impl Rows {
 }
 
 /// How the sources of a tensor are named.
+#[derive(Clone, Copy)]
 struct Naming<'a> {
     candidate: &'a Candidate,
     h: &'a Hparams<'a>,
@@ -180,6 +190,16 @@ impl Naming<'_> {
         let row = self.found.tensor.row;
         // Alternatives are spellings of the class, of which the first is that of transformers.
         row.source.split('|').find_map(|alternative| self.of_alternative(alternative, shape))
+    }
+
+    /// The name of the source, if there is one only.
+    fn only_name(&self) -> Option<String> {
+        let row = self.found.tensor.row;
+        let templates: Vec<Template> = operands(row.source.split('|').next()?).map(Template::new).collect();
+        match templates.as_slice() {
+            [template] if template.stack.is_none() => Some(self.name(template, None)),
+            _ => None,
+        }
     }
 
     fn of_alternative(&self, alternative: &'static str, shape: &[u64]) -> Option<Vec<Part>> {
@@ -288,22 +308,20 @@ impl Naming<'_> {
     fn prefix(&self, layers: &[&str], block: Option<u64>, own: &str) -> String {
         const WITHOUT_ROOT: &[&str] = &["lm_head", "score", "classifier", "cls.", "embed_out", "head"];
         let TensorNames { roots, takes, .. } = self.candidate.checkpoint.names;
+        let place = match self.found.tensor.row.stack() {
+            Stack::Audio => layers.len().saturating_sub(1),
+            stack => stack.place(),
+        };
+        let layer = layers.get(place).copied().unwrap_or_default();
+        let layer = block.map_or_else(String::new, |block| layer.replace("{}", &block.to_string()));
         // Encoders are known by their names.
-        let is_taken = |root: &&&str| takes.iter().any(|pattern| matches(pattern, &format!("{root}{own}")));
+        let is_taken = |root: &&&str| takes.iter().any(|pattern| matches(pattern, &format!("{root}{layer}{own}")));
         let root = roots.iter().find(is_taken).or(roots.first()).copied().unwrap_or_default();
         match block {
             None if WITHOUT_ROOT.iter().any(|name| own == *name || own.starts_with(&format!("{name}."))) => {
                 String::new()
             }
-            None => root.to_owned(),
-            Some(block) => {
-                let place = match self.found.tensor.row.stack() {
-                    Stack::Audio => layers.len().saturating_sub(1),
-                    stack => stack.place(),
-                };
-                let layer = layers.get(place).copied().unwrap_or_default();
-                format!("{root}{}", layer.replace("{}", &block.to_string()))
-            }
+            _ => format!("{root}{layer}"),
         }
     }
 }

@@ -1,18 +1,25 @@
-//! The tokenizer's files: `tokenizer.json` for BPE, Unigram and WordPiece, `tokenizer.model` for SentencePiece, and `tokenizer_config.json`.
+//! The tokenizer's files: `tokenizer.json` for BPE, Unigram and WordPiece, `tokenizer.model` for SentencePiece, files of lines for RWKV, PLaMo and
+//! tiktoken, and `tokenizer_config.json`.
 
 mod json;
+mod lines;
 mod spm;
 
 use std::collections::HashSet;
 
 use gguf_format::Gguf;
-use gguf_model::arch::{Checkpoint, Quirk, Reader};
+use gguf_model::arch::{Checkpoint, Key, Quirk, Reader};
 use serde_json::{Map, Value as Json, json};
 
 use super::config::{is_default, number};
 use super::{TOKEN_IDS, pretty};
+use crate::facts::Fact;
 use crate::tokenizer::sentencepiece::piece_type;
 use crate::tokenizer::vocab::NO_SCORE;
+use crate::tokenizer::{plamo, rwkv};
+
+/// `tokenizer.ggml.model` of PLaMo 2 and 3.
+const PLAMO: &str = "plamo2";
 
 /// A vocabulary of a file.
 pub(super) struct Vocab<'a> {
@@ -55,6 +62,13 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
             vec![("tokenizer.model".to_owned(), spm::model(&vocab, spm::SpmModel::Bpe))]
         }
         "llama" => return Err("the class does not read a SentencePiece model".to_owned()),
+        "gpt2" if has_only_ranks(readers) => {
+            let name = if pre == "hunyuan" { "hy.tiktoken" } else { "qwen.tiktoken" };
+            vec![(name.to_owned(), lines::ranks(&vocab)?)]
+        }
+        "gemma4" => vec![("tokenizer.json".to_owned(), pretty(&json::byte_fallback(&vocab, &merges)))],
+        "rwkv" => vec![(rwkv::FILE.to_owned(), lines::rwkv(&vocab)?)],
+        PLAMO => vec![(plamo::FILE.to_owned(), lines::plamo(&vocab))],
         "gpt2" => vec![("tokenizer.json".to_owned(), pretty(&json::bpe(&vocab, &merges, pre)?))],
         "bert" => vec![
             ("tokenizer.json".to_owned(), pretty(&json::word_piece(&vocab)?)),
@@ -73,6 +87,31 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
     Ok(files)
 }
 
+/// Whether a class reads tokenizers of the kind that a file has.
+pub(super) fn is_read(gguf: &Gguf<'_>, checkpoint: &Checkpoint) -> bool {
+    let model = gguf.get_as::<&str>("tokenizer.ggml.model").unwrap_or("none");
+    let readers = checkpoint.tokenizer.vocab.readers;
+    let is_for = |reader: &Reader| match reader {
+        Reader::SentencePiece | Reader::ChangedSentencePiece(_) | Reader::ByteFallback | Reader::Entries => {
+            model == "llama"
+        }
+        Reader::T5 => matches!(model, "t5" | "llama"),
+        Reader::WordPiece => model == "bert",
+        Reader::JinaBert => matches!(model, "bert" | "gpt2"),
+        Reader::XlmRoberta | Reader::NomicXlmRoberta => model == "t5",
+        Reader::Gemma4 => model == "gemma4",
+        Reader::RwkvWorld => model == "rwkv",
+        Reader::Plamo { .. } => model == PLAMO,
+        _ => model == "gpt2",
+    };
+    matches!(model, "none" | "no_vocab") || readers.iter().any(is_for)
+}
+
+/// Whether no other files are read than the ranks of tiktoken.
+fn has_only_ranks(readers: &[Reader]) -> bool {
+    !readers.is_empty() && readers.iter().all(|reader| matches!(reader, Reader::Tiktoken { .. }))
+}
+
 /// Whether a `tokenizer.model` is read with the changes of other files.
 fn has_changes(readers: &[Reader]) -> bool {
     readers.iter().any(|reader| matches!(reader, Reader::ChangedSentencePiece(_)))
@@ -89,7 +128,9 @@ impl Vocab<'_> {
 
     /// Whether the token only fills the vocabulary up to the size of the embeddings, and does not belong to the tokenizer.
     fn is_padding(&self, id: usize) -> bool {
-        self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(|text| *text == format!("[PAD{id}]"))
+        let is_plamo = self.gguf.get_as::<&str>("tokenizer.ggml.model") == Ok(PLAMO);
+        let is_named = |text: &String| *text == format!("[PAD{id}]") || is_plamo && text.starts_with("[PAD");
+        self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(is_named)
     }
 
     /// The number of tokens without those at the end that only fill the vocabulary.
@@ -125,8 +166,11 @@ impl Vocab<'_> {
             // Spaces after special tokens are kept, as in models since 2023.
             settings.insert("legacy".to_owned(), json!(false));
         }
+        let reads_settings = |key: &Key| crate::formula::reads(key.formula, Fact::TokenizerConfig);
+        let is_read = self.checkpoint.tokenizer.keys.iter().copied().flatten().any(reads_settings);
         for kind in ["bos", "eos", "sep"] {
-            if let Some(adds) = self.adds(kind).filter(|_| is_pieces || !json::is_stated(self, kind)) {
+            let is_needed = is_pieces || !json::is_stated(self, kind) || is_read && kind == "bos";
+            if let Some(adds) = self.adds(kind).filter(|_| is_needed) {
                 settings.insert(format!("add_{kind}_token"), json!(adds));
             }
         }
@@ -160,10 +204,10 @@ impl Vocab<'_> {
             settings.insert("added_tokens_decoder".to_owned(), Json::Object(added));
         }
         let mut named = HashSet::new();
-        for (kind, name) in self.named_here() {
+        for (kind, name) in self.named_here(model) {
             let Some((id, text)) = self.special(name) else { continue };
             // A normal token would become a special one.
-            if model == "gpt2" && !self.is_special(id) {
+            if matches!(model, "gpt2" | "gemma4") && !self.is_special(id) {
                 continue;
             }
             // The tokens around a text have other names in encoders.
@@ -185,11 +229,12 @@ impl Vocab<'_> {
 
     /// The special tokens that are named in `tokenizer_config.json`. Others are named in `config.json` alone: their keys follow, in an order that
     /// begins again.
-    fn named_here(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fn named_here(&self, model: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
         let place = |name: &str| {
             let key = format!("tokenizer.ggml.{name}_token_id");
             self.gguf.kvs().position(|kv| kv.key.as_bytes() == key.as_bytes())
         };
+        let place_of_turn = place("eot");
         let mut found: Vec<(usize, usize)> = TOKEN_IDS
             .iter()
             .enumerate()
@@ -197,7 +242,13 @@ impl Vocab<'_> {
             .filter_map(|(i, (_, name))| Some((place(name)?, i)))
             .collect();
         found.sort_unstable();
-        let n = 1 + found.windows(2).take_while(|pair| matches!(pair, [a, b] if a.1 < b.1)).count();
+        let is_late = found.first().zip(place_of_turn).is_some_and(|((first, _), turn)| turn < *first);
+        // PLaMo's are only named there.
+        let n = match model {
+            PLAMO => found.len(),
+            "rwkv" if is_late => 0,
+            _ => 1 + found.windows(2).take_while(|pair| matches!(pair, [a, b] if a.1 < b.1)).count(),
+        };
         let kinds = found.into_iter().take(n).filter_map(|(_, i)| TOKEN_IDS.get(i).copied());
         kinds.collect::<Vec<_>>().into_iter()
     }

@@ -54,7 +54,7 @@ pub(crate) fn read(folder: &Files<'_>, vocab_size: Option<usize>) -> Result<Opti
 }
 
 /// The bytes of a Python literal: a string, or bytes with the prefix `b`.
-fn literal(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn literal(text: &str) -> Option<Vec<u8>> {
     let (is_bytes, text) = match text.strip_prefix(['b', 'B']) {
         Some(rest) => (true, rest),
         None => (false, text),

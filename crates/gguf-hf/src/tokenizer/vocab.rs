@@ -303,18 +303,23 @@ pub(crate) fn gemma4(
     tokenizer: &TokenizerJson,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    const VISIBLE: &[&str] =
-        &["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"];
     let mut list = llama_hf(folder, tokenizer, warnings)?;
     list.model = "gemma4";
     list.pre.clear();
     list.special = Special::FilesWithMerges;
     for (token, kind) in list.tokens.iter().zip(&mut list.types) {
-        if VISIBLE.contains(&token.as_str()) {
+        if is_visible(token) {
             *kind = piece_type::USER_DEFINED;
         }
     }
     Ok(list)
+}
+
+/// Whether a token of Gemma 4 is text for programs that parse it.
+pub(crate) fn is_visible(token: &str) -> bool {
+    const VISIBLE: &[&str] =
+        &["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"];
+    VISIBLE.contains(&token)
 }
 
 /// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or whole words (`get_vocab_base`).

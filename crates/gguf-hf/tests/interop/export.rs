@@ -19,8 +19,6 @@ const OTHER: &[(&str, &str)] = &[
     ("lora-llama-f32", "an adapter, which has a test of its own"),
     ("lora-mixtral", "an adapter, which has a test of its own"),
     ("mamba2", "the checkpoint has other sizes than its configuration"),
-    ("rwkv6", "no files of its tokenizer are written"),
-    ("rwkv7", "no files of its tokenizer are written"),
     ("whisper", "not a text model"),
 ];
 
@@ -102,6 +100,31 @@ fn adapters_come_back_as_folders_of_peft() {
             fs::remove_dir_all(&folder).unwrap();
         }
     }
+}
+
+/// PEFT loads the exported folders, and gives the logits of the original adapters.
+fn peft_loads_exported_adapters() {
+    let out = tempfile::tempdir().unwrap();
+    let models = peers::data("hf/models");
+    let run = RunOptions::default();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peft_peer.py");
+    let mut peer = Peers::get().python(&script);
+    peer.arg(peers::packages().unwrap());
+    let pairs = [("lora-llama-f32", "llama-f32"), ("lora-mixtral", "mixtral")];
+    for (name, base) in pairs {
+        let (file, folder) = (out.path().join(format!("{name}.gguf")), out.path().join(name));
+        let base = models.join(base);
+        let options = Options::default().ty(OutType::F32).base(Some(base.clone()));
+        convert(models.join(name), &file, &options, &run, &()).unwrap();
+        let options = ExportOptions::default().folder(name).base(Some(base.clone()));
+        export::plan(&file, &options).unwrap().run(&folder, &run, &()).unwrap();
+        peer.args([base, models.join(name), folder]);
+    }
+    let output = peer.output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let expected: String = pairs.iter().map(|(name, _)| format!("{name}: \n")).collect();
+    assert_eq!(lines, expected);
 }
 
 /// Generated checkpoints that do not come back byte for byte: the name, and why, after a tab.
@@ -310,5 +333,6 @@ gguf_test::tests! {
     [Shared] exported_checkpoints_convert_to_the_same_bytes, adapters_come_back_as_folders_of_peft;
     [Shared, Peers, Asking("takes minutes")] generated_checkpoints_come_back;
     [Shared, Peers, Torch] exported_values_have_the_bits_of_ggml;
+    [Shared, Peers, Torch, Packages] peft_loads_exported_adapters;
     [Torch] transformers_gives_the_logits_and_tokens_of_the_originals;
 }

@@ -6,6 +6,7 @@ use super::{Vocab, spm};
 use crate::json::field;
 use crate::tokenizer::pre::{Definition, definition};
 use crate::tokenizer::sentencepiece::piece_type;
+use crate::tokenizer::vocab::is_visible;
 
 /// Byte-level BPE.
 ///
@@ -29,6 +30,32 @@ pub(super) fn bpe(vocab: &Vocab<'_>, merges: &[String], pre: &str) -> Result<Jso
         "merges": merges,
     });
     Ok(document(vocab, normalizer, pre_tokenizer, decoder, model))
+}
+
+/// BPE of characters, where those that are not in the vocabulary fall back to bytes, as Gemma 4 has it. The entries of the model end before
+/// the first token that only an added one can be.
+pub(super) fn byte_fallback(vocab: &Vocab<'_>, merges: &[String]) -> Json {
+    let is_added = |id: &usize| vocab.kind(*id) == piece_type::USER_DEFINED && !is_visible(&spelling(vocab, *id));
+    let n_own = (0..vocab.n_own()).find(is_added).unwrap_or(vocab.n_own());
+    let entries: Map<String, Json> = (0..n_own).map(|id| (spelling(vocab, id), json!(id))).collect();
+    let replaced = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
+    let model = json!({
+        "type": "BPE",
+        "dropout": null,
+        "unk_token": vocab.special("unknown").map_or("<unk>", |(_, text)| text),
+        "continuing_subword_prefix": null,
+        "end_of_word_suffix": null,
+        "fuse_unk": true,
+        "byte_fallback": true,
+        "ignore_merges": false,
+        "vocab": entries,
+        "merges": merges,
+    });
+    let split =
+        json!({ "type": "Split", "pattern": { "String": " " }, "behavior": "MergedWithPrevious", "invert": false });
+    let decoders = [replaced("\u{2581}", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })];
+    let decoder = json!({ "type": "Sequence", "decoders": decoders });
+    document(vocab, replaced(" ", "\u{2581}"), split, decoder, model)
 }
 
 /// WordPiece.
@@ -204,7 +231,7 @@ fn post_processor(vocab: &Vocab<'_>) -> Json {
 }
 
 /// Base64 in the standard alphabet, with padding.
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
