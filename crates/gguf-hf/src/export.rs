@@ -206,6 +206,9 @@ pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<
     if !checkpoint.facts.peeked.is_empty() {
         return Some("values of tensors become key-values");
     }
+    if !checkpoint.facts.ids.is_empty() {
+        return Some("token ids of a smaller vocabulary are made absolute");
+    }
     let rows = architecture.outside().chain(architecture.block()).map(|tensor| tensor.row);
     for row in rows.filter(|row| !row.source.is_empty()) {
         match row.op {
