@@ -156,6 +156,17 @@ struct Start {
     is_tower: bool,
 }
 
+/// The changes that were tried, with the key or the condition that was their reason.
+type Tried = HashSet<(String, String)>;
+
+/// A key that is to have a value.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    key: &'a str,
+    row: &'static Key,
+    target: &'a Json,
+}
+
 /// The number of changes for one key of which the effects on other keys are compared.
 const MAX_WEIGHED: usize = 24;
 
@@ -166,29 +177,7 @@ impl Start {
     /// The class with a configuration that gives as many key-values as possible; `None` if the table does not apply.
     fn solved(self, gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Option<Candidate> {
         let arch = self.checkpoint.architecture(self.architecture);
-        let mut document = Map::new();
-        document.insert("architectures".to_owned(), json!([self.class]));
-        document.extend(self.model_type.map(|ty| ("model_type".to_owned(), json!(ty))));
-        if !self.is_tower {
-            let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
-            document.insert(self.blocks_field().to_owned(), json!(blocks));
-            self.set_from_tensors(&mut document, tensors);
-        }
-        set_token_ids(&mut document, gguf, self.checkpoint);
-        if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
-            document.insert(QUERY_SCALE.to_owned(), json!(scale));
-        }
-        match &tensors.rope {
-            Some(RopeScaling::Llama3(divisors)) if self.is_proportional() => {
-                // The frequencies of the other elements are divided by a number without end.
-                let share = divisors.iter().filter(|x| **x == 1.0).count() as f64 / divisors.len().max(1) as f64;
-                let full = json!({ "rope_type": "proportional", "partial_rotary_factor": share });
-                document.insert(PARAMETERS.to_owned(), json!({ "full_attention": full }));
-            }
-            Some(scaling) => drop(document.insert("rope_scaling".to_owned(), scaling.first())),
-            None => {}
-        }
-
+        let mut document = self.begun(gguf, tensors);
         let tables = self.checkpoint.early_keys.iter().chain(self.checkpoint.keys);
         let rows: Vec<&'static Key> = tables.chain(self.checkpoint.tokenizer.keys).copied().flatten().collect();
         let set: Vec<(&'static str, Formula)> = rows
@@ -196,7 +185,7 @@ impl Start {
             .filter(|row| row.kind == FormulaType::Field)
             .filter_map(|row| Some((row.key, Formula::parse(row.formula).ok()?)))
             .collect();
-        let (mut tried, mut unsolved): (HashSet<(String, String)>, Vec<Unsolved>) = Default::default();
+        let (mut tried, mut unsolved): (Tried, Vec<Unsolved>) = Default::default();
         let (mut fields, mut good) = (None, None);
         for _ in 0..MAX_EDITS {
             let Some(evaluated) = self.evaluated(&document, &rows) else {
@@ -221,32 +210,7 @@ impl Start {
                     document = changed;
                     continue;
                 }
-                // A configuration with these key-values may still be refused.
-                let refused =
-                    self.checkpoint.refuse.iter().filter_map(|(text, _)| Some((*text, Formula::parse(text).ok()?)));
-                let mut refused = refused.filter(|(_, formula)| !matches!(evaluated.fields.holds(formula), Ok(false)));
-                let next = refused.find_map(|(text, formula)| {
-                    let never = json!(false);
-                    let edits: Vec<Edit> = solver.edits(&formula, &never).collect();
-                    // A change after which the formula is false is the best; otherwise one after the other is made.
-                    let sets = edits.iter().map(|edit| vec![edit.clone()]).chain(solver.completions(&formula, &[]));
-                    let mut changed = sets.filter_map(|set| self.all_applied(&document, set));
-                    let is_taken = |changed: &Map<String, Json>| {
-                        let then = self.evaluated(changed, &rows);
-                        then.is_some_and(|then| {
-                            matches!(then.fields.holds(&formula), Ok(false)) && then.keeps(&evaluated.values)
-                        })
-                    };
-                    let best = changed.find(|changed| is_within(&document, changed) && is_taken(changed));
-                    best.or_else(|| {
-                        edits.into_iter().find_map(|(path, value)| {
-                            let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
-                            let changed = is_new.then(|| self.applied(&document, (path, value))).flatten();
-                            // What key-values and tensors have determined stays.
-                            changed.filter(|changed| is_within(&document, changed))
-                        })
-                    })
-                });
+                let next = self.accepted(&document, &rows, &evaluated, &solver, &mut tried);
                 match next {
                     Some(changed) => {
                         document = changed;
@@ -258,34 +222,8 @@ impl Start {
                     }
                 }
             };
-            // The formula of an earlier row may give the value.
-            let of_key = rows.iter().rev().filter(|other| other.key == row.key && other.kind != FormulaType::Field);
-            let formulas: Vec<Formula> = of_key.filter_map(|row| Formula::parse(row.formula).ok()).collect();
-            let is_new = |(path, value): &Edit| !tried.contains(&(key.clone(), format!("{path}={value}")));
-            let mut first: Vec<Edit> =
-                formulas.iter().flat_map(|formula| solver.inverted(formula, &target)).filter(is_new).collect();
-            // A change that leaves all other keys as they are is the best; otherwise the likeliest is taken.
-            let right: Vec<(String, Json)> = evaluated.right(gguf).chain([(key.clone(), target.clone())]).collect();
-            let keeps = |edit: &Edit| {
-                let changed = self.applied(&document, edit.clone());
-                let then = changed.and_then(|changed| self.evaluated(&changed, &rows));
-                then.is_some_and(|then| then.keeps(&right) && !then.fails(row.key, &rows))
-            };
-            if let Some(best) = first.iter().take(MAX_WEIGHED).position(keeps) {
-                let best = first.remove(best);
-                first.insert(0, best);
-            }
-            let later = formulas.iter().flat_map(|formula| solver.tried(formula, &target)).filter(is_new);
-            let mut wanted = first.into_iter().chain(later);
-            let next = wanted.find_map(|(path, value)| {
-                let changed = self.applied(&document, (path.clone(), value.clone()))?;
-                Some((changed, (key.clone(), format!("{path}={value}"))))
-            });
-            drop(wanted);
-            let next = next.map(|(changed, edit)| {
-                tried.insert(edit);
-                changed
-            });
+            let wanted = Wanted { key: &key, row, target: &target };
+            let next = self.nearer(&document, &rows, wanted, (gguf, &evaluated, &solver), &mut tried);
             match next {
                 Some(changed) => {
                     // With the new value, keys that could not be solved before may have a solution.
@@ -307,6 +245,101 @@ impl Start {
         let document = self.wrapped(document);
         let Start { architecture, checkpoint, class, rank, is_tower, .. } = self;
         Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, is_tower, rank })
+    }
+
+    /// The document with what does not depend on formulas.
+    fn begun(&self, gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Map<String, Json> {
+        let arch = self.checkpoint.architecture(self.architecture);
+        let mut document = Map::new();
+        document.insert("architectures".to_owned(), json!([self.class]));
+        document.extend(self.model_type.map(|ty| ("model_type".to_owned(), json!(ty))));
+        if !self.is_tower {
+            let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
+            document.insert(self.blocks_field().to_owned(), json!(blocks));
+            self.set_from_tensors(&mut document, tensors);
+        }
+        set_token_ids(&mut document, gguf, self.checkpoint);
+        if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
+            document.insert(QUERY_SCALE.to_owned(), json!(scale));
+        }
+        match &tensors.rope {
+            Some(RopeScaling::Llama3(divisors)) if self.is_proportional() => {
+                // The frequencies of the other elements are divided by a number without end.
+                let share = divisors.iter().filter(|x| **x == 1.0).count() as f64 / divisors.len().max(1) as f64;
+                let full = json!({ "rope_type": "proportional", "partial_rotary_factor": share });
+                document.insert(PARAMETERS.to_owned(), json!({ "full_attention": full }));
+            }
+            Some(scaling) => drop(document.insert("rope_scaling".to_owned(), scaling.first())),
+            None => {}
+        }
+        document
+    }
+
+    /// A document with a change after which a key may have its value.
+    fn nearer(
+        &self,
+        document: &Map<String, Json>,
+        rows: &[&'static Key],
+        wanted: Wanted<'_>,
+        (gguf, now, solver): (&Gguf<'_>, &Evaluated, &Solver<'_>),
+        tried: &mut Tried,
+    ) -> Option<Map<String, Json>> {
+        let Wanted { key, row, target } = wanted;
+        // The formula of an earlier row may give the value.
+        let of_key = rows.iter().rev().filter(|other| other.key == row.key && other.kind != FormulaType::Field);
+        let formulas: Vec<Formula> = of_key.filter_map(|row| Formula::parse(row.formula).ok()).collect();
+        let name = |(path, value): &Edit| (key.to_owned(), format!("{path}={value}"));
+        let mut edits = formulas.iter().flat_map(|formula| solver.edits(formula, target));
+        let mut edits = edits.by_ref().filter(|edit| !tried.contains(&name(edit)));
+        let mut first: Vec<Edit> = edits.by_ref().take(MAX_WEIGHED).collect();
+        // A change that leaves all other keys as they are is the best; otherwise the likeliest is taken.
+        let right: Vec<(String, Json)> = now.right(gguf).chain([(key.to_owned(), target.clone())]).collect();
+        let keeps = |edit: &Edit| {
+            let changed = self.applied(document, edit.clone());
+            let then = changed.and_then(|changed| self.evaluated(&changed, rows));
+            then.is_some_and(|then| then.keeps(&right) && !then.fails(row.key, rows))
+        };
+        if let Some(best) = first.iter().position(keeps) {
+            let best = first.remove(best);
+            first.insert(0, best);
+        }
+        let mut all = first.into_iter().chain(edits);
+        let (changed, edit) = all.find_map(|edit| Some((self.applied(document, edit.clone())?, name(&edit))))?;
+        drop(all);
+        tried.insert(edit);
+        Some(changed)
+    }
+
+    /// A document with a change after which the conversion may not refuse it any more.
+    fn accepted(
+        &self,
+        document: &Map<String, Json>,
+        rows: &[&'static Key],
+        now: &Evaluated,
+        solver: &Solver<'_>,
+        tried: &mut Tried,
+    ) -> Option<Map<String, Json>> {
+        let refused = self.checkpoint.refuse.iter().filter_map(|(text, _)| Some((*text, Formula::parse(text).ok()?)));
+        let mut refused = refused.filter(|(_, formula)| !matches!(now.fields.holds(formula), Ok(false)));
+        refused.find_map(|(text, formula)| {
+            let edits: Vec<Edit> = solver.edits(&formula, &json!(false)).collect();
+            // A change after which the formula is false is the best; otherwise one after the other is made.
+            let sets = edits.iter().map(|edit| vec![edit.clone()]).chain(solver.completions(&formula, &[]));
+            let mut changed = sets.filter_map(|set| self.all_applied(document, set));
+            let is_taken = |changed: &Map<String, Json>| {
+                let is_false =
+                    |then: Evaluated| matches!(then.fields.holds(&formula), Ok(false)) && then.keeps(&now.values);
+                is_within(document, changed) && self.evaluated(changed, rows).is_some_and(is_false)
+            };
+            changed.find(is_taken).or_else(|| {
+                edits.into_iter().find_map(|(path, value)| {
+                    let is_new = tried.insert((text.to_owned(), format!("{path}={value}")));
+                    let changed = is_new.then(|| self.applied(document, (path, value))).flatten();
+                    // What key-values and tensors have determined stays.
+                    changed.filter(|changed| is_within(document, changed))
+                })
+            })
+        })
     }
 
     /// A document with a change after which fewer formulas lack a field, and no other key has another value.

@@ -59,21 +59,18 @@ impl Solver<'_> {
     /// Changes after which the formula may have the value `target`; `null` if it is to have none. Values are tried only if no inverted operation
     /// is taken, because that takes far longer.
     pub(super) fn edits<'e>(&'e self, formula: &'e Formula, target: &'e Json) -> impl Iterator<Item = Edit> + 'e {
-        let tried = std::iter::once_with(move || self.tried(formula, target)).flatten();
-        self.inverted(formula, target).into_iter().chain(tried)
+        let tried = move || {
+            let mut found = Vec::new();
+            self.try_values(formula, target, &mut found);
+            found
+        };
+        self.inverted(formula, target).into_iter().chain(std::iter::once_with(tried).flatten())
     }
 
-    /// The changes of [`edits`](Solver::edits) that follow from the formula.
-    pub(super) fn inverted(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
+    /// The changes that follow from the formula.
+    fn inverted(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
         let mut found = Vec::new();
         self.descend(formula, target, &mut Vec::new(), &mut found);
-        found
-    }
-
-    /// The changes of [`edits`](Solver::edits) to common values that give the formula its value.
-    pub(super) fn tried(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
-        let mut found = Vec::new();
-        self.try_values(formula, target, &mut found);
         found
     }
 
@@ -203,7 +200,8 @@ impl Solver<'_> {
     ) {
         // The elements that are not those of the other branch have one value.
         if let Formula::If(parts) = element {
-            let [then, _, other] = parts.as_ref();
+            let [then, condition, other] = parts.as_ref();
+            self.descend_members((then, condition), (name, list), wanted, open, found);
             for (branch, other) in [(then, other), (other, then)] {
                 let other = self.value(other);
                 if let Some(value) = wanted.iter().find(|value| **value != other) {
@@ -212,16 +210,25 @@ impl Solver<'_> {
             }
             return;
         }
+        // Words for elements that are not those of a comparison.
+        let mut words = Vec::new();
+        list.iter().for_each(|list| constants(list, &mut words));
+        words.retain(Json::is_string);
+        words.extend(["full_attention", "sliding_attention"].map(|word| json!(word)));
         // Each element is made of one of another list.
         let (mut elements, mut path): (Vec<Json>, Option<String>) = Default::default();
         for value in wanted {
             let mut edits = Vec::new();
             self.descend(element, value, open, &mut edits);
-            let is_element = |(path, value): &Edit| (path == name || path.ends_with(ELEMENT)) && !value.is_null();
+            let is_element = |(path, _): &Edit| path == name || path.ends_with(ELEMENT);
             if let Some((of, value)) = edits.into_iter().find(is_element) {
                 elements.push(value);
                 path = Some(of);
             }
+        }
+        let other = words.into_iter().find(|word| !elements.contains(word));
+        for element in elements.iter_mut().filter(|element| element.is_null()) {
+            *element = other.clone().unwrap_or_default();
         }
         if let (Some(path), true) = (path, elements.len() == wanted.len()) {
             match (list, path.strip_suffix(ELEMENT)) {
@@ -234,6 +241,29 @@ impl Solver<'_> {
         {
             self.descend(element, first, open, found);
         }
+    }
+
+    /// The list of the numbers that `i in list` holds for, from the elements for which it does.
+    fn descend_members<'f>(
+        &'f self,
+        (then, condition): (&Formula, &'f Formula),
+        (name, list): (&str, Option<&Formula>),
+        wanted: &[Json],
+        open: &mut Vec<usize>,
+        found: &mut Vec<Edit>,
+    ) {
+        let (Formula::Binary(Op::In, number, members), None) = (condition, list) else { return };
+        let first = match number.as_ref() {
+            Formula::Name(variable) if variable == name => 0,
+            Formula::Binary(Op::Add, variable, more) if **variable == Formula::Name(name.to_owned()) => {
+                self.value(more).as_u64().unwrap_or(0)
+            }
+            _ => return,
+        };
+        let then = self.value(then);
+        let numbers = (first..).zip(wanted).filter(|(_, value)| **value == then).map(|(number, _)| json!(number));
+        let numbers: Vec<Json> = numbers.collect();
+        self.descend(members, &Json::Array(numbers), open, found);
     }
 
     fn descend_binary<'f>(
@@ -445,7 +475,7 @@ impl Solver<'_> {
         let (usual, own) = words.split_at(WORDS.len());
         let of_lists: Vec<&Json> = own.iter().chain(usual).chain(&flags).chain(&numbers).collect();
         for name in &names {
-            for value in of_one.iter().copied() {
+            for &value in &of_one {
                 if let Some(fields) = self.with(name, value.clone())
                     && fields.eval(formula).is_ok_and(|found| found.as_deref().unwrap_or(&Json::Null) == target)
                 {
@@ -453,21 +483,27 @@ impl Solver<'_> {
                 }
             }
             let Json::Array(wanted) = target else { continue };
-            // Each element of the field for itself.
-            let mut chosen: Vec<Option<Json>> = vec![None; wanted.len()];
-            for value in of_lists.iter().copied() {
+            // Each element of the field for itself: the elements that each value gives as they are wanted.
+            let mut fitting: Vec<(&Json, Vec<bool>)> = Vec::new();
+            for &value in &of_lists {
                 let list = Json::Array(vec![value.clone(); wanted.len()]);
                 let Some(fields) = self.with(name, list) else { continue };
                 let Ok(Some(result)) = fields.eval(formula) else { continue };
                 let Json::Array(result) = result.into_owned() else { continue };
-                for ((place, wanted), result) in chosen.iter_mut().zip(wanted).zip(&result) {
-                    if place.is_none() && wanted == result {
-                        *place = Some(value.clone());
-                    }
+                let fits: Vec<bool> = wanted.iter().zip(&result).map(|(wanted, result)| wanted == result).collect();
+                if fits.contains(&true) {
+                    fitting.push((value, fits));
                 }
             }
-            if let Some(list) = chosen.into_iter().collect::<Option<Vec<Json>>>() {
-                found.push((name.clone(), Json::Array(list)));
+            // A class may know only some of the values, so each is preferred once.
+            for preferred in 0..fitting.len() {
+                let choose = |i: usize| {
+                    let of_all = fitting.get(preferred).into_iter().chain(&fitting);
+                    of_all.into_iter().find(|(_, fits)| fits.get(i) == Some(&true)).map(|(value, _)| (*value).clone())
+                };
+                let list: Option<Vec<Json>> = (0..wanted.len()).map(choose).collect();
+                let edit = list.map(|list| (name.clone(), Json::Array(list)));
+                found.extend(edit.filter(|edit| !found.contains(edit)));
             }
         }
     }
