@@ -28,7 +28,7 @@ def _build_program() -> None:
     """Builds the program into the folder of scripts."""
     # A source distribution has a part of the workspace, and the lock file of all of it, from which Cargo removes the rest.
     locked = [] if Path("PKG-INFO").exists() else ["--locked"]
-    subprocess.run(["cargo", "build", "--release", *locked, "-p", "gguf-cli"], check=True)
+    subprocess.run(["cargo", "build", "--release", *locked, "-p", "gguf-cli", "--features", "cloud"], check=True)
     described = subprocess.run(
         ["cargo", "metadata", "--format-version=1", "--no-deps"], check=True, stdout=subprocess.PIPE
     )

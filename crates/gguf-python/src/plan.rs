@@ -18,7 +18,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::codec::{tensor_type, threads, type_name};
 use crate::error::raise;
 use crate::progress;
-use crate::remote::{self, ModelPath};
+use crate::remote::{self, ModelPath, Outputs};
 
 /// A planned output: what it will be, before a weight is read. From `plan`, `export` and `merge_lora`.
 #[pyclass(frozen, module = "ggufkit")]
@@ -320,7 +320,8 @@ impl Plan {
 
     /// Writes the output, and returns the paths of its files. They appear when they are complete.
     ///
-    /// `{ftype}` in `out` is replaced by the type; a conversion into a folder gets the name of the model, and an export is a folder. `force` replaces existing files.
+    /// `{ftype}` in `out` is replaced by the type; a conversion into a folder gets the name of the model, and an export is a folder. `out` may also be an
+    /// object of a store (`s3://bucket/name.gguf`, `gs://`, `az://`), which is uploaded while it is made. `force` replaces existing files.
     /// `progress` is True for a bar (needs tqdm) or a callable `(done, total, name)`; an exception in it, or Ctrl-C, cancels the work, and
     /// nothing is left. With `resume`, completed work is kept then, and the next run continues it.
     ///
@@ -337,9 +338,13 @@ impl Plan {
     ) -> PyResult<Vec<PathBuf>> {
         let options = RunOptions::default().threads(self::threads(threads)?).force(force).resume(resume);
         let out = self.output_path(&out);
+        let outputs = Outputs::of(py, &out)?;
+        if let (Planned::Export(_), Outputs::Objects(_)) = (&self.planned, outputs) {
+            return Err(PyValueError::new_err(format!("{}: expected a folder", out.display())));
+        }
         let done = progress::run(py, progress.as_ref(), |progress| match &self.planned {
             Planned::Export(export) => Ok(export.run(&out, &options, progress)?),
-            _ => Ok(self.plan().run(&out, &options, progress)?),
+            _ => Ok(outputs.run(self.plan(), &out, options.clone(), progress)?),
         })?;
         for overflow in &done.overflows {
             py.import("warnings")?.call_method1("warn", (overflow.to_string(),))?;

@@ -21,6 +21,7 @@ use crate::error::raise;
 use crate::metadata::Metadata;
 use crate::plan::bytes_of_size;
 use crate::progress;
+use crate::remote::Outputs;
 use crate::value::{object, text, value};
 
 /// Writes a new GGUF file: metadata as a mapping, and tensors from arrays.
@@ -30,6 +31,7 @@ use crate::value::{object, text, value};
 #[pyclass(frozen, mapping, module = "ggufkit")]
 pub struct Writer {
     path: PathBuf,
+    outputs: Outputs,
     max_shard: Option<NonZeroU64>,
     force: bool,
     /// None when the file is written, or the writer discarded.
@@ -75,7 +77,14 @@ impl Writer {
 impl Writer {
     #[new]
     #[pyo3(signature = (path, arch = None, *, max_shard = None, force = false))]
-    fn new(path: PathBuf, arch: Option<&str>, max_shard: Option<Bound<'_, PyAny>>, force: bool) -> PyResult<Writer> {
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        arch: Option<&str>,
+        max_shard: Option<Bound<'_, PyAny>>,
+        force: bool,
+    ) -> PyResult<Writer> {
+        let outputs = Outputs::of(py, &path)?;
         if !force && max_shard.is_none() && path.exists() {
             return Err(raise(ggufkit::io::Error::Exists(path)));
         }
@@ -84,7 +93,7 @@ impl Writer {
             state.head.set("general.architecture", arch);
         }
         let max_shard = max_shard.map(|size| bytes_of_size(&size)).transpose()?;
-        Ok(Writer { path, max_shard, force, state: Mutex::new(Some(state)) })
+        Ok(Writer { path, outputs, max_shard, force, state: Mutex::new(Some(state)) })
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -247,7 +256,7 @@ impl Writer {
             if let Some(bytes) = self.max_shard {
                 plan = split_converted(plan, None, Some(bytes))?.0;
             }
-            Ok(plan.run(&self.path, &options, progress)?.paths)
+            Ok(self.outputs.run(&plan, &self.path, options, progress)?.paths)
         })
     }
 

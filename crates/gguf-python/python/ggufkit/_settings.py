@@ -1,4 +1,4 @@
-"""Settings of the environment, by the names that Hugging Face's own package reads."""
+"""Settings of the environment, by the names that Hugging Face's own package and other programs read."""
 
 from __future__ import annotations
 
@@ -20,3 +20,15 @@ def hub() -> tuple[str | None, str | None, Path, bool]:
     cache = Path(env.get("HF_HUB_CACHE") or home / "hub")
     offline = env.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
     return env.get("HF_ENDPOINT"), token or None, cache, offline
+
+
+def proxy() -> tuple[str, str] | None:
+    """The URL of the proxy for `https`, and the hosts that need none."""
+    url = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
+    hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    return (url, hosts or "") if url else None
+
+
+def environment() -> list[tuple[str, str]]:
+    """All variables, from which object stores choose theirs."""
+    return list(os.environ.items())

@@ -314,6 +314,15 @@ def test_tensors_of_unknown_types_are_bytes(tmp_path: Path) -> None:
         OURS.dequantize(a.data, a.tensor_type)
 
 
+def test_many_tensors_of_unknown_types_are_opened(tmp_path: Path) -> None:
+    # A search of all places for each tensor would take minutes.
+    n = 50_000
+    path = tmp_path / "model.gguf"
+    path.write_bytes(model_bytes([], [(f"t{i}", [1], 99, 32 * (n - 1 - i)) for i in range(n)], 32 * n))
+    tensors = OURS.GGUFReader(path).tensors
+    assert len(tensors) == n and {tensor.n_bytes for tensor in tensors} == {32}
+
+
 def test_arrays_of_arrays_keep_their_structure(tmp_path: Path) -> None:
     inner = array_of(5, 2, struct.pack("<2i", 1, -2)) + array_of(5, 1, struct.pack("<i", 3))
     strings = array_of(8, 2, text(b"x") + text(b"yz")) + array_of(8, 0, b"")

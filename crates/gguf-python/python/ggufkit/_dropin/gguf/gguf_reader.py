@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 import os
 import sys
@@ -435,7 +436,8 @@ class GGUFReader:
             else:
                 if starts is None:
                     starts = sorted({int(start_offs) + int(field.parts[5][0]) for field in fields} | {self.data.nbytes})
-                n_bytes = next((start for start in starts if start > data_offset), data_offset) - data_offset
+                after = bisect.bisect_right(starts, data_offset)
+                n_bytes = starts[after] - data_offset if after < len(starts) else 0
             dtype = _NUMBERS.get(ggml_type.name)
             if dtype is not None:
                 data = self._get(data_offset, dtype, n_elements).reshape(shape)
