@@ -193,7 +193,8 @@ object_stores() {
   cargo clippy -p gguf-remote -p gguf-cli --features cloud --all-targets -- -D warnings &&
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps -p gguf-remote --features cloud &&
     cargo test -p gguf-remote --features cloud &&
-    cargo test -p gguf-cli --features cloud --test stores || failed=$?
+    cargo test -p gguf-cli --features cloud --test stores &&
+    .ci/python stores || failed=$?
   .ci/servers stop "$target/stores"
   return $failed
 }
