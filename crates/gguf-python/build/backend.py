@@ -26,8 +26,13 @@ _SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 def _build_program() -> None:
     """Builds the program into the folder of scripts."""
-    # A source distribution has a part of the workspace, and the lock file of all of it, from which Cargo removes the rest.
-    locked = [] if Path("PKG-INFO").exists() else ["--locked"]
+    # A source distribution has a part of the workspace, and the lock file of all of it, from which Cargo removes the rest. Its files have
+    # one old date, by which Cargo would take what another version has left in a shared target folder for current.
+    locked = ["--locked"]
+    if Path("PKG-INFO").exists():
+        locked = []
+        for source in Path("crates").rglob("*"):
+            source.touch()
     subprocess.run(["cargo", "build", "--release", *locked, "-p", "gguf-cli", "--features", "cloud"], check=True)
     described = subprocess.run(
         ["cargo", "metadata", "--format-version=1", "--no-deps"], check=True, stdout=subprocess.PIPE
