@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use crate::codec::type_name;
 use crate::error::raise;
 use crate::metadata::Metadata;
-use crate::remote::{self, ModelPath};
+use crate::remote::{self, ModelPath, Place};
 use crate::tensor::Tensor;
 use crate::value::text;
 
@@ -85,14 +85,14 @@ impl Model {
 impl Model {
     /// The path or URL that the model was opened by.
     #[getter]
-    fn path(&self) -> PyResult<PathBuf> {
-        Ok(self.opened()?.path.clone())
+    fn path(&self) -> PyResult<Place> {
+        Ok(Place(self.opened()?.path.clone()))
     }
 
     /// The files, in the order of their shards.
     #[getter]
-    fn files(&self) -> PyResult<Vec<PathBuf>> {
-        Ok(self.opened()?.model.files().iter().map(|file| file.path().to_owned()).collect())
+    fn files(&self) -> PyResult<Vec<Place>> {
+        Ok(self.opened()?.model.files().iter().map(|file| Place(file.path().to_owned())).collect())
     }
 
     /// The size of all files, in bytes.
@@ -209,8 +209,8 @@ impl Model {
         self.close();
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
-        Ok((py.import("ggufkit")?.getattr("open")?, (self.opened()?.path.clone(),)))
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Place,))> {
+        Ok((py.import("ggufkit")?.getattr("open")?, (Place(self.opened()?.path.clone()),)))
     }
 
     fn _repr_html_<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -18,7 +18,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::codec::{tensor_type, threads, type_name};
 use crate::error::raise;
 use crate::progress;
-use crate::remote::{self, ModelPath, Outputs};
+use crate::remote::{self, ModelPath, Outputs, Place};
 
 /// A planned output: what it will be, before a weight is read. From `plan`, `export` and `merge_lora`.
 #[pyclass(frozen, module = "ggufkit")]
@@ -335,7 +335,7 @@ impl Plan {
         threads: Option<usize>,
         force: bool,
         resume: bool,
-    ) -> PyResult<Vec<PathBuf>> {
+    ) -> PyResult<Vec<Place>> {
         let options = RunOptions::default().threads(self::threads(threads)?).force(force).resume(resume);
         let out = self.output_path(&out);
         let outputs = Outputs::of(py, &out)?;
@@ -349,7 +349,7 @@ impl Plan {
         for overflow in &done.overflows {
             py.import("warnings")?.call_method1("warn", (overflow.to_string(),))?;
         }
-        Ok(done.paths)
+        Ok(done.paths.into_iter().map(Place).collect())
     }
 
     fn _repr_html_<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -19,6 +19,22 @@ pub enum ModelPath {
     Remote(&'static Client, Location),
 }
 
+/// A path or URL as Python gets it: a `pathlib.Path`, or for a URL, of which a `Path` would lose a slash, a `str`.
+pub struct Place(pub PathBuf);
+
+impl<'py> IntoPyObject<'py> for Place {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match Location::of_path(&self.0) {
+            Some(_) => Ok(self.0.as_os_str().into_pyobject(py)?.into_any()),
+            None => self.0.into_pyobject(py),
+        }
+    }
+}
+
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 /// The place that a path or URL names.

@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PySlice, PyTuple};
 use crate::codec::{decode_into, threads, type_name};
 use crate::error::raise;
 use crate::model::Opened;
+use crate::remote::Place;
 use crate::value::text;
 
 /// A tensor of a model. Its data is read when it is asked for.
@@ -166,8 +167,8 @@ impl Tensor {
 
     /// The file with the data.
     #[getter]
-    fn file(&self) -> PathBuf {
-        self.view().file().path().to_owned()
+    fn file(&self) -> Place {
+        Place(self.view().file().path().to_owned())
     }
 
     /// The stored bytes: an array of uint8, of shape (..., bytes of a row). It is a read-only view of the mapped file; a copy if the model is
@@ -268,9 +269,9 @@ impl Tensor {
         (1, 0)
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, usize, u64))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Place, usize, u64))> {
         let again = py.import("ggufkit")?.getattr("_native")?.getattr("tensor_of")?;
-        Ok((again, (self.opened.path.clone(), self.place.file, self.place.index)))
+        Ok((again, (Place(self.opened.path.clone()), self.place.file, self.place.index)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

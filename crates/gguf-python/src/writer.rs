@@ -21,7 +21,7 @@ use crate::error::raise;
 use crate::metadata::Metadata;
 use crate::plan::bytes_of_size;
 use crate::progress;
-use crate::remote::Outputs;
+use crate::remote::{Outputs, Place};
 use crate::value::{object, text, value};
 
 /// Writes a new GGUF file: metadata as a mapping, and tensors from arrays.
@@ -236,7 +236,7 @@ impl Writer {
         py: Python<'_>,
         progress: Option<Bound<'_, PyAny>>,
         threads: Option<usize>,
-    ) -> PyResult<Vec<PathBuf>> {
+    ) -> PyResult<Vec<Place>> {
         let options = RunOptions::default().threads(self::threads(threads)?).force(self.force);
         let Some(state) = self.lock().take() else { return Ok(Vec::new()) };
         let draft = Draft {
@@ -256,7 +256,7 @@ impl Writer {
             if let Some(bytes) = self.max_shard {
                 plan = split_converted(plan, None, Some(bytes))?.0;
             }
-            Ok(self.outputs.run(&plan, &self.path, options, progress)?.paths)
+            Ok(self.outputs.run(&plan, &self.path, options, progress)?.paths.into_iter().map(Place).collect())
         })
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -79,6 +80,8 @@ def test_a_url_is_opened_as_a_path_is(server: Server, tiny: Path, tmp_path: Path
     for name, tensor in local.items():
         assert (remote[name].numpy() == tensor.numpy()).all() and (remote[name].raw() == tensor.raw()).all()
     assert (remote["token_embd.weight"][3:5] == local["token_embd.weight"][3:5]).all()
+    assert remote.path == url and remote.files == [url] and pickle.loads(pickle.dumps(remote)).keys() == local.keys()
+    assert (pickle.loads(pickle.dumps(remote["output_norm.weight"])).raw() == local["output_norm.weight"].raw()).all()
     assert gk.check(url).ok
     (path,) = gk.plan(url, type="Q8_0").run(tmp_path / "q.gguf")
     (same,) = gk.plan(tiny, type="Q8_0").run(tmp_path / "same.gguf")

@@ -18,9 +18,10 @@ PROGRAM = """
 import sys
 import numpy as np, ggufkit as gk
 url, tiny, folder = sys.argv[1:]
-local = gk.open(tiny)
 
-# A copy in the store, read again.
+# A copy in the store, read again, beside one in a file.
+(file,) = gk.plan(tiny).run(f"{folder}/copy.gguf")
+local = gk.open(file)
 (path,) = gk.plan(tiny).run(f"{url}/copy.gguf")
 assert str(path) == f"{url}/copy.gguf", path
 remote = gk.open(f"{url}/copy.gguf")
