@@ -11,6 +11,9 @@ an object with any of the fields of "expect" in manifest.json. What it prints is
 Options, before CMD:
   --only TEXT       files whose name contains TEXT, or that the rule TEXT is about
   --json            print the outcome of every file as JSON
+  --failures        print the failures only, in the form that --known-failures reads
+  --known-failures FILE   expect these failures: lines of a file and what the reader does with it. Any other failure is an error, and so is
+                    a file of the list that passes
   --time SECONDS    limit of processor time for each file (10)
   --memory MIB      limit of memory for each file (1024)
   --jobs N          readers at once (one for each processor)
@@ -20,7 +23,7 @@ Options, before CMD:
   --observed NAME   expect the outcomes that manifest.json has for this reader or writer, whether or not they pass; limits of time and
                     memory may be met or not
 """
-import argparse, ast, collections, concurrent.futures, hashlib, json, math, os, runpy, select, shutil, signal, struct, subprocess, sys, tempfile, threading
+import argparse, ast, collections, concurrent.futures, hashlib, json, math, os, runpy, select, shutil, signal, struct, subprocess, sys, tempfile, threading, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -209,6 +212,53 @@ def passes(verdict, outcome):
     return outcome in {"accept": ["accept"], "reject": ["reject"], "either": ["accept", "reject"]}[verdict]
 
 
+class Progress:
+    """Tells how far a long run is, on standard error."""
+    EVERY = 10
+
+    def __init__(self, total):
+        self.total, self.done, self.last = total, 0, time.monotonic()
+
+    def of(self, results):
+        for result in results:
+            self.done += 1
+            if time.monotonic() - self.last >= self.EVERY:
+                self.last = time.monotonic()
+                print(f"{self.done} of {self.total}", file=sys.stderr, flush=True)
+            yield result
+
+
+def known_failures(path, names):
+    """The expected failures of a file: a name and an outcome in each line; # starts a comment."""
+    known = {}
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        sys.exit(f"{path}: {e}")
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or words[1] not in OUTCOMES + WRITTEN:
+            sys.exit(f"{path}:{number}: expected a file and an outcome, as in \"files/bool-v3-2.gguf accept\"; found {line.strip()!r}")
+        if words[0] not in names:
+            sys.exit(f"{path}:{number}: this version of the suite has no {words[0]}")
+        known[words[0]] = words[1]
+    return known
+
+
+def is_as_known(path, names, failures, passed):
+    """Whether the failures are those of a file. Limits of time and memory may be met or not."""
+    known = known_failures(path, names)
+    new = [f"{file}: {outcome}" + (f", and {known[file]} in {path}" if file in known else f", which is not in {path}")
+           for file, outcome in failures.items() if known.get(file) != outcome and not {outcome, known.get(file)} <= {"time", "memory"}]
+    gone = [f"{file}: passes; remove it from {path}" for file in passed if known.get(file, "time") not in ("time", "memory")]
+    for line in new + gone:
+        print(line)
+    print(f"known failures: {len(failures) - len(new)} of {len(known)}, others: {len(new)}, known ones that pass: {len(gone)}")
+    return not new and not gone
+
+
 def place(row, folder, args):
     """The file of a row. Where only its start is stored, it is made, sparse."""
     path = args.files / row["file"]
@@ -241,7 +291,8 @@ def read(manifest, args):
         paths = {r["file"]: place(r, folder, args) for r in rows}
         for r in rows:
             check(paths[r["file"]], r)
-        for r, result in zip(rows, pool.map(lambda r: judge(r, paths[r["file"]], args), rows)):
+        done = pool.map(lambda r: judge(r, paths[r["file"]], args), rows)
+        for r, result in zip(rows, Progress(len(rows)).of(done)):
             results[r["file"]] = result
     families = collections.OrderedDict()
     failed = []
@@ -256,9 +307,12 @@ def read(manifest, args):
     if args.json:
         print(json.dumps({"suite": manifest["version"], "files": {
             r["file"]: {"verdict": r["verdict"], "outcome": results[r["file"]][0], "passed": passes(r["verdict"], results[r["file"]][0]), "said": results[r["file"]][1]} for r in rows}}, indent=1))
+    elif args.failures:
+        for r, outcome, said in failed:
+            print(r["file"], outcome)
     else:
         rules = {rule["id"]: rule for rule in manifest["rules"]}
-        for r, outcome, said in failed:
+        for r, outcome, said in [] if args.known_failures else failed:
             if outcome == "values":
                 print(f"{r['file']}: accepted with a wrong value: {said}")
                 continue
@@ -280,6 +334,9 @@ def read(manifest, args):
         record(args.record, outcomes)
     if args.observed:
         return is_as_before(args.observed, {r["file"]: r["observed"].get(args.observed) for r in rows}, outcomes)
+    if args.known_failures:
+        failures = {r["file"]: outcome for r, outcome, _ in failed}
+        return is_as_known(args.known_failures, {r["file"] for r in manifest["files"]}, failures, [f for f in outcomes if f not in failures])
     return not failed
 
 
@@ -341,15 +398,17 @@ def written(rows, source, kind, manifest, args):
             wrong = compare(args.files / r["file"], out, end) if how == "accept" else said.splitlines()[-1][:300] if said else ""
             return ("same" if wrong is None else "differs" if how == "accept" else how), wrong
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(one, rows))
+        results = list(Progress(len(rows)).of(pool.map(one, rows)))
     outcomes = collections.OrderedDict((outcome, []) for outcome in WRITTEN)
     for r, (outcome, said) in zip(rows, results):
         outcomes[outcome].append(r["file"])
-        if outcome != "same" and not args.json:
+        if args.failures and outcome != "same":
+            print(r["file"], outcome)
+        elif outcome != "same" and not (args.json or args.known_failures):
             print(f"{r['file']}: {outcome}" + (f" ({said})" if said else ""))
     if args.json:
         print(json.dumps({r["file"]: {"outcome": outcome, "said": said} for r, (outcome, said) in zip(rows, results)}, indent=1))
-    else:
+    elif not args.failures:
         print(f"{kind}: {len(rows)}" + "".join(f", {outcome}: {len(files)}" for outcome, files in outcomes.items()))
     if args.record:
         record_written(args.record, kind, outcomes)
@@ -357,6 +416,9 @@ def written(rows, source, kind, manifest, args):
         seen = next((row.get(kind, {}) for row in manifest["written"] if row["writer"] == args.observed), {})
         others = {f: outcome for outcome, files in seen.items() if outcome != "same" for f in files}
         return is_as_before(args.observed, {r["file"]: others.get(r["file"], "same") for r in rows}, {r["file"]: outcome for r, (outcome, _) in zip(rows, results)})
+    if args.known_failures:
+        failures = {r["file"]: outcome for r, (outcome, _) in zip(rows, results) if outcome != "same"}
+        return is_as_known(args.known_failures, {r["file"] for r in manifest["files"]}, failures, outcomes["same"])
     return len(outcomes["same"]) == len(rows)
 
 
@@ -388,9 +450,10 @@ def main():
     if sys.argv[1:2] == ["--serve"]:
         return serve(sys.argv[2])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="run.py [OPTIONS] CMD ...")
-    for name in ("--json", "--write", "--copy", "--fork"):
+    for name in ("--json", "--failures", "--write", "--copy", "--fork"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--known-failures")
     parser.add_argument("--time", type=int, default=10)
     parser.add_argument("--memory", type=int, default=1024)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
@@ -403,6 +466,8 @@ def main():
         parser.error("name the command of the reader")
     if args.fork and not (hasattr(os, "fork") and len(args.command) == 2):
         parser.error("--fork needs a command of two words, PYTHON PROGRAM, and a system that has fork")
+    if sum(map(bool, (args.json, args.failures, args.known_failures, args.observed))) > 1:
+        parser.error("--json, --failures, --known-failures and --observed exclude each other")
     manifest = json.loads((HERE / "manifest.json").read_text("utf-8"))
     action = write if args.write else copy if args.copy else read
     sys.exit(0 if action(manifest, args) else 1)

@@ -1,15 +1,17 @@
 //! The conformance suite: its manifest is current, ggufkit does what it asks for, and every difference from llama.cpp has a cause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use gguf_format::check::{self, Severity};
 use gguf_format::{ByteOrder, Gguf, Head, TensorInfo, ValueRef};
-use gguf_test::conformance::judge::{self, Report};
-use gguf_test::conformance::rules::{FAMILIES, QUESTIONS, RULES, Verdict, family_of};
+use gguf_test::conformance::judge::{self, Reading, Report};
+use gguf_test::conformance::rules::{FAMILIES, QUESTIONS, RULES, Verdict, family_of, rule_of};
 use gguf_test::conformance::{self, File, Observed, cases, causes};
+use gguf_test::corpus::bytes::draft;
+use serde_json::Value as Json;
 
 /// Heads that are longer than this are read by the adapter only.
 const LONGEST: u64 = 1 << 24;
@@ -54,6 +56,94 @@ fn names_rules_families_and_questions_are_used() {
     let asked: BTreeSet<&str> = QUESTIONS.iter().flat_map(|q| q.rules).copied().collect();
     for rule in RULES.iter().filter(|r| r.verdict == Verdict::Either) {
         assert!(asked.contains(rule.id), "no question is about {}", rule.id);
+    }
+}
+
+/// Version 1 is the number of a released layout and of several drafts. What is valid in one of them is not invalid.
+#[test]
+fn invalid_files_of_version_1_are_invalid_in_every_layout() {
+    let (mut n, mut valid) = (0, Vec::new());
+    for file in FILES.iter().filter(|f| f.verdict() == Verdict::Reject) {
+        if !matches!(file.start.get(4..8), Some([1, 0, 0, 0] | [0, 0, 0, 1])) {
+            continue;
+        }
+        n += 1;
+        let drafts = (0..8).map(|i| draft(i & 1 == 1, i & 2 == 2, i & 4 == 4).draft);
+        for draft in drafts.chain([None]) {
+            let judgement = judge::judge(&file.start, file.len, Reading { draft, counted_nul: false });
+            if judgement.touches.iter().all(|t| rule_of(t.rule).verdict != Verdict::Reject) {
+                valid.push(format!("{} in {draft:?}: {:?}", file.name, judgement.report));
+            }
+        }
+    }
+    assert!(valid.is_empty(), "{} of {n} files:\n{}", valid.len(), valid.join("\n"));
+    assert!(n > 60, "{n} files");
+}
+
+/// What a manifest lacks: a sentence for a verdict, an address of a document, a cause of a difference from llama.cpp, or a file that ggufkit passes.
+fn lacks(manifest: &Json) -> Vec<String> {
+    let mut out = Vec::new();
+    let list = |name: &str| manifest[name].as_array().cloned().unwrap_or_default();
+    let by_id = |name: &str| -> BTreeMap<String, Json> {
+        list(name).into_iter().map(|row| (row["id"].as_str().unwrap_or_default().to_owned(), row)).collect()
+    };
+    let (documents, rules, causes) = (by_id("documents"), by_id("rules"), by_id("causes"));
+    let has = |row: &Json, field: &str| row[field].as_str().is_some_and(|text| !text.trim().is_empty());
+    for (id, document) in &documents {
+        if !has(document, "version") || !document["address"].as_str().unwrap_or_default().starts_with("https://") {
+            out.push(format!("{id} has no version or address"));
+        }
+    }
+    for file in list("files") {
+        let name = file["file"].as_str().unwrap_or_default();
+        let id = file["rules"][0].as_str().unwrap_or_default();
+        match rules.get(id) {
+            Some(rule) if rule["verdict"] != file["verdict"] => out.push(format!("{name}: {id} has another verdict")),
+            Some(rule) if !has(rule, "sentence") || !has(rule, "section") => out.push(format!("{id} has no sentence")),
+            Some(rule) if !documents.contains_key(rule["document"].as_str().unwrap_or_default()) => {
+                out.push(format!("{id} has no document"));
+            }
+            Some(_) => {}
+            None => out.push(format!("{name} names no rule")),
+        }
+        let (ours, theirs) = (&file["observed"]["ggufkit"], &file["observed"]["llama.cpp"]);
+        match (file["verdict"].as_str(), ours.as_str()) {
+            (Some("accept" | "either"), Some("accept")) | (Some("reject" | "either"), Some("reject")) => {}
+            (verdict, ours) => out.push(format!("{name}: {verdict:?} is asked for, and ggufkit does {ours:?}")),
+        }
+        if theirs.is_null() || ours != theirs && !causes.contains_key(file["cause"].as_str().unwrap_or_default()) {
+            out.push(format!("{name}: ggufkit does {ours}, llama.cpp {theirs}, without a cause"));
+        }
+    }
+    out
+}
+
+#[test]
+fn verdicts_have_sentences_and_differences_have_causes() {
+    let manifest: Json = serde_json::from_str(&manifest()).unwrap();
+    assert_eq!(lacks(&manifest), Vec::<String>::new());
+    assert!(manifest["files"].as_array().unwrap().len() >= 600);
+    let others = manifest["readers"].as_object().unwrap().keys().filter(|name| *name != "ggufkit").count();
+    assert!(others >= 4, "{others} other readers");
+
+    // The check finds what is taken away.
+    let files = manifest["files"].as_array().unwrap();
+    let caused = files.iter().position(|f| f["cause"].is_string()).unwrap();
+    let first = manifest["rules"].as_array().unwrap().iter().position(|r| r["id"] == files[0]["rules"][0]).unwrap();
+    for (path, value) in [
+        ("/documents/0/address".to_owned(), Json::from("")),
+        ("/documents/0/version".to_owned(), Json::from("")),
+        ("/files/0/rules".to_owned(), Json::from(Vec::<String>::new())),
+        ("/files/0/verdict".to_owned(), Json::from("neither")),
+        (format!("/rules/{first}/sentence"), Json::from("")),
+        (format!("/rules/{first}/document"), Json::from("hearsay")),
+        (format!("/files/{caused}/cause"), Json::Null),
+        (format!("/files/{caused}/observed/ggufkit"), Json::from("crash")),
+        (format!("/files/{caused}/observed/llama.cpp"), Json::Null),
+    ] {
+        let mut broken = manifest.clone();
+        *broken.pointer_mut(&path).unwrap_or_else(|| panic!("no {path}")) = value;
+        assert!(!lacks(&broken).is_empty(), "{path}");
     }
 }
 

@@ -57,9 +57,18 @@ pub fn float(x: impl Into<f64> + std::fmt::Debug + Copy) -> String {
     }
 }
 
+/// Arrays nested deeper are `null`. Each level has two of JSON, of which some parsers read no more than 128.
+const DEEPEST: usize = 50;
+
 /// A value of the metadata; `null` for one that the reader does not keep.
 pub fn value(value: &Value) -> String {
+    nested(value, 0)
+}
+
+/// A value in `depth` arrays.
+fn nested(value: &Value, depth: usize) -> String {
     match value {
+        Value::List(..) if depth == DEEPEST => "null".to_owned(),
         Value::Number(ty, n) => match *ty {
             BOOL => (*n != 0).to_string(),
             I8 => (*n as i8).to_string(),
@@ -72,7 +81,7 @@ pub fn value(value: &Value) -> String {
         },
         Value::Text(raw) => bytes(raw),
         Value::List(ty, items) => {
-            object([("of", text(type_name(*ty))), ("items", list(items.iter().map(self::value)))])
+            object([("of", text(type_name(*ty))), ("items", list(items.iter().map(|item| nested(item, depth + 1))))])
         }
         Value::Long(_) => "null".to_owned(),
     }

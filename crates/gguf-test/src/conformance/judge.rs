@@ -319,10 +319,10 @@ impl Walk<'_> {
         let type_at = self.at;
         let ty = self.u32()?;
         match ty {
-            0..=3 | 6..=15 | 19..=30 | 34 | 35 | 39 => {}
             16..=18 => self.touch("type-16-to-18", type_at, 4),
             4 | 5 => self.touch("type-removed", type_at, 4),
-            _ => self.touch("type-unlisted", type_at, 4),
+            _ if !is_listed(ty) => self.touch("type-unlisted", type_at, 4),
+            _ => {}
         }
         let offset = self.number(8, "sequence")?;
         let bytes = self.size(&shape, ty, dims_at);
@@ -380,7 +380,10 @@ impl Walk<'_> {
         if !matches!(pair.value, Value::Number(U32, _)) {
             self.touch("alignment-integer", pair.at, pair.bytes);
         }
-        if n == 0 || n % 8 != 0 && !n.is_power_of_two() {
+        if n == 0 {
+            return self.stop("alignment-zero", pair.at, pair.bytes);
+        }
+        if n % 8 != 0 && !n.is_power_of_two() {
             return self.stop("alignment-value", pair.at, pair.bytes);
         }
         if n % 8 != 0 {
@@ -412,9 +415,13 @@ impl Walk<'_> {
         let (n_tensors, n_pairs) = (self.count()?, self.count()?);
         // The least that a pair and a tensor need.
         let (pair, tensor) = if self.version == 1 { (4 + 4 + 1, 4 + 4 + 12) } else { (8 + 4 + 1, 8 + 4 + 12) };
-        let least = u128::from(n_pairs) * pair + u128::from(n_tensors) * tensor;
-        if least > self.left().into() {
-            return self.stop("counts", counts_at, self.at - counts_at);
+        let width = (self.at - counts_at) / 2;
+        let (pairs, tensors) = (u128::from(n_pairs) * pair, u128::from(n_tensors) * tensor);
+        if pairs > self.left().into() {
+            return self.stop("pair-count", counts_at + width, width);
+        }
+        if pairs + tensors > self.left().into() {
+            return self.stop("tensor-count", counts_at, width);
         }
         let mut pairs: Vec<Pair> = Vec::new();
         let (mut seen, mut seen_in_c) = (HashSet::new(), HashSet::new());
@@ -479,12 +486,14 @@ impl Walk<'_> {
                 self.touch("data-in-head", field, 8);
             }
             if end > self.len.into() {
-                // A tensor without data ends where it starts.
-                let rule = match tensor.bytes {
-                    Some(0) if tensor.offset == 0 => "no-data-section",
-                    _ => "data-outside",
-                };
-                self.touch(rule, field, 8);
+                match tensor.bytes {
+                    // A tensor without data ends where it starts.
+                    Some(0) if tensor.offset == 0 => self.touch("no-data-section", field, 8),
+                    Some(0) => self.touch("empty-outside", field, 8),
+                    // No document says where the data ends.
+                    _ if start < self.len.into() && !is_listed(tensor.ty) => {}
+                    _ => self.touch("data-outside", field, 8),
+                }
             }
             if let Some(bytes @ 1..) = tensor.bytes {
                 extents.push((tensor.offset, tensor.offset.saturating_add(bytes), field));
@@ -504,6 +513,11 @@ impl Walk<'_> {
             self.touch("padding", head, report.data_at - head);
         }
     }
+}
+
+/// Whether a document lists this tensor type as one that files may have.
+fn is_listed(ty: u32) -> bool {
+    matches!(ty, 0..=3 | 6..=30 | 34 | 35 | 39)
 }
 
 /// Whether a range has a byte other than 0.

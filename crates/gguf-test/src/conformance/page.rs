@@ -1,6 +1,6 @@
 //! The generated parts of the page in the book.
 
-use super::rules::{FAMILIES, QUESTIONS, RULES, Verdict, family_of};
+use super::rules::{DOCUMENTS, FAMILIES, QUESTIONS, RULES, Verdict, family_of};
 use super::{File, Observed, cases};
 
 /// Names of files that are listed for a question.
@@ -21,7 +21,7 @@ fn part(name: &str, content: &str) -> String {
 }
 
 /// The parts of the page: their names and contents.
-fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 5] {
+fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 6] {
     let readers = observed.list();
     let outcomes = |reader: &str, want: &dyn Fn(Verdict, &str) -> bool| {
         let is_one = |f: &&File| observed.outcome(&f.path(), reader).is_some_and(|o| want(f.verdict(), o));
@@ -83,12 +83,22 @@ fn parts(files: &[File], observed: &Observed) -> [(&'static str, String); 5] {
     }
     let written = written(files, observed);
     [
+        ("documents", documents()),
         ("checks", checks(files)),
         ("results", results),
         ("failures", failures),
         ("written", written),
         ("questions", questions),
     ]
+}
+
+/// The table of the documents.
+fn documents() -> String {
+    let mut out = "| document | what it is | version |\n|---|---|---|\n".to_owned();
+    for d in DOCUMENTS {
+        out.push_str(&format!("| `{}` | [{}]({}) | {} |\n", d.id, d.title, d.address, d.version));
+    }
+    out
 }
 
 /// The table of what a reader must reject.

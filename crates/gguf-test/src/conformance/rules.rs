@@ -25,26 +25,43 @@ pub struct Document {
     /// Its file among the reference data.
     pub file: &'static str,
     pub title: &'static str,
+    /// The commit and its date, or what else tells versions apart.
+    pub version: &'static str,
+    /// Where anyone can read this version.
+    pub address: &'static str,
 }
 
+#[rustfmt::skip]
 pub const DOCUMENTS: &[Document] = &[
     Document {
         id: "gguf.md",
         file: "gguf-spec.md",
-        title: "GGUF specification, docs/gguf.md of https://github.com/ggml-org/ggml",
+        title: "GGUF specification, docs/gguf.md of ggml",
+        version: "commit a027a92c1db83ec3cd157cb4e36c6d88cf0615bc, 2023-12-13. The newest version when the verdicts were made, commit 6af560d55df03ad92116e3c0a697779584477e85 of 2026-07-09, \
+            has every sentence that is quoted here but that of type-16-to-18: its list has the ids up to 39, and says of 31 that support has been removed from gguf files.",
+        address: "https://github.com/ggml-org/ggml/blob/a027a92c1db83ec3cd157cb4e36c6d88cf0615bc/docs/gguf.md",
     },
-    Document { id: "draft", file: "gguf-draft-v1.md", title: "the first draft of that document, July 2023" },
+    Document {
+        id: "draft",
+        file: "gguf-draft-v1.md",
+        title: "the first draft of that document, of pull request 302 of ggml",
+        version: "commit d2fbcb23a2592e01f3c3ac3f1f4b5ffa92067e51, 2023-06-26",
+        address: "https://github.com/ggml-org/ggml/blob/d2fbcb23a2592e01f3c3ac3f1f4b5ffa92067e51/docs/gguf.md",
+    },
     Document {
         id: "reference",
         file: "gguf-reference-and-c-api.md",
         title: "GGUF reference and C API, of the documentation of ggml",
+        version: "undated; the version whose list of tensor types ends with MXFP4 = 39",
+        address: "https://www.mintlify.com/ggml-org/ggml/formats/gguf",
     },
     Document {
         id: "overview",
         file: "gguf-overview.md",
         title: "GGUF file format, an overview with the longer list of tensor types",
+        version: "commit 229bf292d8e0475d71685feb54d1865037a112dd, 2025-05-30",
+        address: "https://github.com/oderoi/lm.c/blob/229bf292d8e0475d71685feb54d1865037a112dd/gguf-file-format.md",
     },
-    Document { id: "zh", file: "gguf-spec-zh.md", title: "the Chinese translation of gguf.md" },
 ];
 
 /// A sentence of a document, and what follows from it for a file that it concerns.
@@ -93,8 +110,8 @@ pub const RULES: &[Rule] = &[
 
     // The sequence of fields.
     rule("sequence", Reject, "gguf.md", "File Structure", "Fields, including arrays, are written sequentially without alignment unless otherwise specified.", "The file ends inside a field."),
-    rule("counts", Reject, "gguf.md", "gguf_header_t, tensor_count", "This is explicit, instead of being included in the metadata, to ensure it is always present for loading the tensors.",
-        "The file is too short for this number of tensors and pairs, whatever they are."),
+    rule("pair-count", Reject, "gguf.md", "gguf_header_t, metadata_kv_count", "The number of metadata key-value pairs.", "The file is too short for this many pairs, whatever they are."),
+    rule("tensor-count", Reject, "gguf.md", "gguf_header_t, tensor_count", "The number of tensors in the file.", "After the pairs, the file is too short for this many tensor infos, whatever they are."),
     rule("string-length", Reject, "gguf.md", "gguf_string_t, len", "The length of the string, in bytes.", "The string exceeds the file."),
     rule("array-length", Reject, "gguf.md", "gguf_metadata_value_t, len", "Number of elements, not bytes", "The array exceeds the file."),
     rule("large", Either, "gguf.md", "Version History, v2", "Most countable values (lengths, etc) were changed from `uint32` to `uint64` to allow for larger models to be supported in the future.",
@@ -116,25 +133,33 @@ pub const RULES: &[Rule] = &[
     rule("alignment-type", Reject, "gguf.md", "General, general.alignment", "**`general.alignment: uint32`**: the global alignment to use, as described above.", "The value is not a number of this type and range."),
     rule("alignment-integer", Either, "gguf.md", "General, general.alignment", "**`general.alignment: uint32`**: the global alignment to use, as described above.", "The type is another integer; the value is in the range of uint32."),
     rule("alignment-value", Reject, "gguf.md", "General, general.alignment", "This can vary to allow for different alignment schemes, but it must be a multiple of 8.", ""),
+    rule("alignment-zero", Reject, "gguf.md", "align_offset", "return offset + (ALIGNMENT - (offset % ALIGNMENT)) % ALIGNMENT;",
+        "0 is a multiple of 8, but nothing can be divided by it: no offset is aligned, and the tensor data has no start."),
     rule("alignment-small", Either, "gguf.md", "General, general.alignment", "This can vary to allow for different alignment schemes, but it must be a multiple of 8.", "1, 2 and 4 are not multiples of 8. ggml reads and writes every power of two, and the content is unambiguous."),
 
     // Tensor infos.
     rule("name-length", Reject, "gguf.md", "gguf_tensor_info_t, name", "it must be at most 64 bytes long.", "A stated limit: readers may rely on it."),
-    rule("name-duplicate", Reject, "reference", "C API", "Add a tensor (name must be unique).", ""),
+    rule("name-duplicate", Either, "reference", "C API", "Add a tensor (name must be unique).",
+        "A condition of a function that writes; no document says it of files. Readers that accept the file must report both tensors, or not crash."),
     rule("name-up-to-nul", Either, "reference", "C API", "Add a tensor (name must be unique).", "The names of this interface end at a NUL, so that two names of the file are one."),
     rule("dimensions", Either, "gguf.md", "gguf_tensor_info_t, n_dimensions", "Currently at most 4, but this may change in the future.", ""),
     rule("row", Either, "gguf.md", "gguf_tensor_info_t, dimensions", "The dimensions of the tensor.", "The first dimension is not a whole number of blocks. No document describes blocks; in ggml such a tensor has no size."),
     rule("size", Reject, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "The size needs more than 63 bits: no file can hold it."),
     rule("size-empty", Either, "gguf.md", "gguf_tensor_info_t, dimensions", "The dimensions of the tensor.", "There are no elements, but the product of the other dimensions needs more than 63 bits."),
-    rule("type-removed", Either, "gguf.md", "ggml_type", "GGML_TYPE_Q4_2 = 4, support has been removed", "Whether a file with a removed type is readable is open."),
+    rule("type-removed", Either, "gguf.md", "ggml_type", "GGML_TYPE_Q4_2 = 4, support has been removed",
+        "Whether a file with a removed type is readable is open, and with it whether its data is complete: a reader that lists the tensor need not know its size. `expect` has the size that ggml had."),
     rule("type-16-to-18", Either, "gguf.md", "ggml_type", "GGML_TYPE_Q8_K = 15, GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_COUNT,",
         "By this list 16, 17 and 18 are I8, I16 and I32. By the reference and the overview they are IQ2_XXS, IQ2_XS and IQ3_XXS, as in every program; `expect` has those."),
-    rule("type-unlisted", Either, "reference", "ggml_type", "The ggml_type enum covers all supported tensor element types, including floating-point and quantized formats:", "The list does not have this id. Whether a reader may list a tensor of unknown size is open."),
+    rule("type-unlisted", Either, "reference", "ggml_type", "The ggml_type enum covers all supported tensor element types, including floating-point and quantized formats:",
+        "The list does not have this id. Whether a reader may list a tensor of unknown size is open, and with it whether its data is complete. `expect` has the size of ggml, if it has one: \
+        31 to 33 and 36 to 38 were removed, 40 to 42 are newer than the documents."),
     rule("offset-unaligned", Reject, "gguf.md", "gguf_tensor_info_t, offset", "Must be a multiple of `ALIGNMENT`.", ""),
 
     // Tensor data.
-    rule("data-outside", Reject, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "The file ends before the data does."),
+    rule("data-outside", Reject, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "The file ends before the data does, or before it starts."),
     rule("no-data-section", Either, "gguf.md", "gguf_file_t, _padding", "Padding to the nearest multiple of `ALIGNMENT`.", "The file ends before the padding does, and its tensor has no data."),
+    rule("empty-outside", Either, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.",
+        "The tensor has no data, and its offset is beyond the end of the file. Whether a place for nothing must be inside is open."),
     rule("data-overlap", Either, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "No document says that data must not overlap. A writer never makes it so; a reader that copies tensors may be made to write far more than it reads."),
     rule("data-shared", Either, "gguf.md", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "No document says whether two tensors may share their data, as tied embeddings could."),
     rule("data-in-head", Reject, "draft", "gguf_file_t, tensor_data", "Each tensor's data must be stored within this array, and located through its `tensor_infos` entry.", "The offset is that of a byte of the head."),
@@ -253,17 +278,17 @@ pub const QUESTIONS: &[Question] = &[
     Question { id: "byte-order", question: "How does a reader tell a big-endian file? gguf.md says that it cannot.", answer: "by the version word: a version of more than 65,535 is read in the other byte order", rules: &["big-endian"] },
     Question { id: "magic", question: "Is the magic four bytes or a number? The draft has both; gguf.md asks for the bytes in files of either byte order.", answer: "bytes; the reversed magic is read, too", rules: &["magic-reversed"] },
     Question { id: "old-versions", question: "Must a reader of version 3 read versions 1 and 2? gguf.md lists them and says that the version must be 3.", answer: "they are read", rules: &["version-1", "version-2"] },
-    Question { id: "draft", question: "How is a draft told from the released version 1? Both have the number 1. Does the stated length of a value include its own length? Is full padding added to an aligned position? In which order are type and length of an array?", answer: "every variant is tried, and must fit to the end of the head", rules: &["draft", "draft-padding"] },
+    Question { id: "draft", question: "How is a draft told from the released version 1? Both have the number 1, and some bytes are valid in one of them only. Does the stated length of a value include its own length? Is full padding added to an aligned position? In which order are type and length of an array?", answer: "every variant is tried, and must fit to the end of the head", rules: &["draft", "draft-padding"] },
     Question { id: "nul", question: "Do strings that count a trailing NUL have one? Writers of August 2023 counted it.", answer: "in versions 1 and 2, the NUL is removed if every string has one", rules: &["counted-nul"] },
     Question { id: "keys", question: "Is a file with an invalid key invalid? gguf.md says so of the key only. Is an empty key invalid?", answer: "spelling is a warning; an empty key is an error", rules: &["key-ascii", "key-spelling", "key-empty"] },
-    Question { id: "unique-keys", question: "Are keys unique? Which pair counts? Do keys end at a NUL, as in the C interface?", answer: "duplicates are an error, also up to a NUL", rules: &["key-duplicate", "key-up-to-nul", "name-up-to-nul"] },
+    Question { id: "unique-keys", question: "Are keys and tensor names unique? Which one counts? Do they end at a NUL, as in the C interface?", answer: "duplicates are an error, also up to a NUL", rules: &["key-duplicate", "key-up-to-nul", "name-duplicate", "name-up-to-nul"] },
     Question { id: "utf-8", question: "What does a reader do with strings that are not UTF-8?", answer: "keeps the bytes; a warning", rules: &["utf-8"] },
     Question { id: "nesting", question: "How deep may arrays be nested?", answer: "64 levels", rules: &["nesting-deep"] },
     Question { id: "alignment", question: "Are 1, 2 and 4 alignments? gguf.md asks for a multiple of 8, ggml for a power of two. May the type be another integer?", answer: "read with a note; another type is an error", rules: &["alignment-small", "alignment-integer"] },
     Question { id: "dimensions", question: "May a tensor have more than 4 dimensions? gguf.md says currently not; the draft allows two.", answer: "an error", rules: &["dimensions"] },
-    Question { id: "types", question: "Which tensor types exist, and how are 16, 17 and 18 named? The lists of the five documents differ, and no document has ids 40 and more.", answer: "the numbers of ggml; unknown ids are listed and are an error", rules: &["type-16-to-18", "type-removed", "type-unlisted"] },
+    Question { id: "types", question: "Which tensor types exist, and how are 16, 17 and 18 named? The lists of the documents differ, and none has ids 40 and more. Is the data complete if the size is unknown?", answer: "the numbers of ggml; unknown ids are listed and are an error", rules: &["type-16-to-18", "type-removed", "type-unlisted"] },
     Question { id: "blocks", question: "How many bytes does a tensor have? No document has the sizes of blocks, or says that a row is a whole number of them.", answer: "as ggml", rules: &["row"] },
-    Question { id: "empty-tensors", question: "May a dimension be 0? Must the data section exist for a tensor without data?", answer: "yes; the file must reach the offset", rules: &["size-empty", "no-data-section"] },
+    Question { id: "empty-tensors", question: "May a dimension be 0? Must the data section exist for a tensor without data, and must its offset be inside?", answer: "yes; the file must reach the offset", rules: &["size-empty", "no-data-section", "empty-outside"] },
     Question { id: "overlap", question: "May tensors share bytes?", answer: "equal ranges are a warning, partial overlap is an error", rules: &["data-overlap", "data-shared"] },
     Question { id: "padding", question: "Must a reader reject padding that is not zero?", answer: "a warning", rules: &["padding"] },
     Question { id: "limits", question: "How long may strings and arrays be?", answer: "as long as the file", rules: &["large"] },
