@@ -12,6 +12,9 @@ use crate::{Content, Result, pack, read};
 /// The largest archive, in bytes.
 const LARGEST: u64 = 5_000_000;
 
+/// The pages of the book that the archive has: the one on the suite, and the layout that it refers to.
+const PAGES: [&str; 2] = ["conformance.md", "format.md"];
+
 /// Writes the suite to `out`, its archive beside it, and the manifest and the page to the sources.
 pub fn make(root: &Path, out: &Path) -> Result<()> {
     let sources = root.join("conformance");
@@ -23,7 +26,7 @@ pub fn make(root: &Path, out: &Path) -> Result<()> {
     if manifest != before {
         fs::write(&manifest_path, &manifest)?;
     }
-    let page_path = root.join("docs/conformance.md");
+    let page_path = root.join("docs").join(PAGES[0]);
     let before = fs::read_to_string(&page_path)?;
     let page = page(&before, &files, &observed);
     if page != before {
@@ -42,17 +45,21 @@ pub fn make(root: &Path, out: &Path) -> Result<()> {
         written.set_len(file.len)?;
         packed.push((path, Content::Bytes(file.start.clone())));
     }
-    // The page is that of the book.
-    let others = names(&sources, "")?.into_iter().map(|name| (sources.join(&name), name));
-    for (from, name) in others.chain([(page_path, "conformance.md".to_owned())]) {
+    for name in names(&sources, "")? {
+        let (from, to) = (sources.join(&name), out.join(&name));
         let content = read(&from)?;
-        if let Some(folder) = out.join(&name).parent() {
+        if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
         // With its permissions: the runner is a program.
-        fs::copy(&from, out.join(&name))?;
+        fs::copy(&from, to)?;
         let is_program = content.starts_with(b"#!");
         packed.push((name, if is_program { Content::Program(from) } else { Content::Bytes(content) }));
+    }
+    for name in PAGES {
+        let page = without_links(&fs::read_to_string(root.join("docs").join(name))?);
+        fs::write(out.join(name), &page)?;
+        packed.push((name.to_owned(), Content::Bytes(page.into_bytes())));
     }
     packed.sort_by(|a, b| a.0.cmp(&b.0));
 
@@ -66,6 +73,25 @@ pub fn make(root: &Path, out: &Path) -> Result<()> {
         return Err(format!("the archive has more than {LARGEST} bytes").into());
     }
     Ok(())
+}
+
+/// A page without the links to pages that the archive does not have; their text stays.
+fn without_links(page: &str) -> String {
+    let (mut out, mut rest) = (String::new(), page);
+    while let Some((before, after)) = rest.split_once("](") {
+        let Some((target, tail)) = after.split_once(')') else { break };
+        let file = target.split('#').next().unwrap_or_default();
+        let is_kept = file.is_empty() || file.contains("://") || PAGES.contains(&file);
+        match before.rfind('[').filter(|_| !is_kept) {
+            Some(at) => {
+                out.push_str(&before[..at]);
+                out.push_str(&before[at + 1..]);
+            }
+            None => out.push_str(&format!("{before}]({target})")),
+        }
+        rest = tail;
+    }
+    out + rest
 }
 
 /// The files below a folder, except what its programs leave behind.
@@ -85,4 +111,16 @@ fn names(folder: &Path, prefix: &str) -> Result<Vec<String>> {
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_links;
+
+    #[test]
+    fn links_to_pages_outside_of_the_archive_are_text() {
+        let page = "a [b](show.md#x) `c` [d](#e) [f](format.md#layout), [g](https://h/i.md) [`j`](k/l.md).\n[m]";
+        let kept = "a b `c` [d](#e) [f](format.md#layout), [g](https://h/i.md) `j`.\n[m]";
+        assert_eq!(without_links(page), kept);
+    }
 }

@@ -341,7 +341,13 @@ pub fn manifest(files: &[File], observed: &Observed) -> String {
         ])
     });
     let types = corpus::tensors::TYPES.iter().map(|(id, len, size)| {
-        json::object([("id", id.to_string()), ("elements", len.to_string()), ("bytes", size.to_string())])
+        let name = GgmlType(*id).info().map_or_else(String::new, |info| info.name.to_owned());
+        json::object([
+            ("id", id.to_string()),
+            ("name", text(&name)),
+            ("elements", len.to_string()),
+            ("bytes", size.to_string()),
+        ])
     });
     let section = |name: &str, rows: Vec<String>| format!("\"{name}\":[\n{}\n]", rows.join(",\n"));
     let parts = [

@@ -2,16 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gguf_test::conformance::rules::{DOCUMENTS, RULES};
 use gguf_test::conformance::{self, Observed};
 use gguf_test::peers;
+use tempfile::TempDir;
 
 gguf_test::tests! {
     [Shared] every_sentence_is_in_its_document;
     [Peers] llama_cpp_does_what_the_manifest_says;
+    [Peers] known_failures_are_those_of_the_list;
 }
 
 /// Text without the signs of comments and of lists, and with single spaces.
@@ -35,18 +37,78 @@ fn every_sentence_is_in_its_document() {
     assert!(RULES.iter().all(|rule| DOCUMENTS.iter().any(|document| document.id == rule.document)));
 }
 
-fn llama_cpp_does_what_the_manifest_says() {
-    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
-    let observed = Observed::of(&fs::read_to_string(suite.join("manifest.json")).unwrap());
+/// The sources of the suite.
+fn suite() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
+}
+
+fn python() -> PathBuf {
+    peers::peers().join("venv/bin/python")
+}
+
+/// A folder with the files of the suite whose names have one of these parts.
+fn made(of: &[&str]) -> TempDir {
     let made = tempfile::tempdir().unwrap();
     fs::create_dir(made.path().join("files")).unwrap();
-    let files = conformance::files();
-    for file in &files {
+    for file in conformance::files().iter().filter(|f| of.iter().any(|part| f.name.contains(part))) {
         let mut out = File::create(made.path().join(file.path())).unwrap();
         out.write_all(&file.start).unwrap();
         out.set_len(file.len).unwrap();
     }
-    let python = peers::peers().join("venv/bin/python");
+    made
+}
+
+/// A reader that accepts everything, and lists of its failures.
+fn known_failures_are_those_of_the_list() {
+    let made = made(&["bool-"]);
+    let list = made.path().join("known.txt");
+    let run = |options: &[&str]| {
+        let mut command = Command::new(python());
+        command.arg(suite().join("run.py")).args(["--only", "bool-", "--files"]).arg(made.path());
+        let output = command.args(options).arg("true").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let with = |text: &str| {
+        fs::write(&list, text).unwrap();
+        run(&["--known-failures", list.to_str().unwrap()])
+    };
+    let (code, failures, _) = run(&["--failures"]);
+    assert_eq!(code, Some(1));
+    assert!(failures.lines().count() > 5 && failures.lines().all(|line| line.ends_with(" accept")), "{failures}");
+
+    let (code, out, _) = with(&format!("# all of them\n\n{failures}"));
+    let n = failures.lines().count();
+    let all = format!("known failures: {n} of {n}, others: 0, known ones that pass: 0");
+    assert_eq!((code, out.lines().last()), (Some(0), Some(&*all)), "{out}");
+
+    let (first, rest) = failures.split_once('\n').unwrap();
+    let name = first.split(' ').next().unwrap();
+    let (code, out, _) = with(rest);
+    assert!(code == Some(1) && out.contains(&format!("{name}: accept, which is not in ")), "{out}");
+    let (code, out, _) = with(&format!("{name} crash\n{rest}"));
+    assert!(code == Some(1) && out.contains(&format!("{name}: accept, and crash in ")), "{out}");
+    // Limits depend on the machine, but what is accepted has met them.
+    let (code, out, _) = with(&format!("{name} time\n{rest}"));
+    assert!(code == Some(1) && out.contains(&format!("{name}: accept, and time in ")), "{out}");
+    let (code, out, _) = with(&format!("{failures}files/bool-1.gguf reject\n"));
+    assert!(code == Some(1) && out.contains("files/bool-1.gguf: passes; remove it from "), "{out}");
+    let (code, out, _) = with(&format!("{failures}files/bool-1.gguf memory\n"));
+    assert_eq!(code, Some(0), "{out}");
+    for (text, problem) in [
+        ("files/no-such.gguf accept", "known.txt:1: this version of the suite has no files/no-such.gguf"),
+        ("files/bool-1.gguf", "known.txt:1: expected a file and an outcome"),
+        ("files/bool-1.gguf fails", "known.txt:1: expected a file and an outcome"),
+    ] {
+        let (code, _, err) = with(text);
+        assert!(code == Some(1) && err.contains(problem), "{err}");
+    }
+}
+
+fn llama_cpp_does_what_the_manifest_says() {
+    let suite = suite();
+    let observed = Observed::of(&fs::read_to_string(suite.join("manifest.json")).unwrap());
+    let made = made(&["data-", "align-", "bool-"]);
+    let python = python();
     let mut n = 0;
     for only in ["data-", "align-", "bool-"] {
         let output = Command::new(&python)
