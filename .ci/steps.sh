@@ -214,23 +214,26 @@ conformance() {
   "${run[@]}" --write "$built-ggufkit-write"
   "${run[@]}" --copy "$built-ggufkit-write"
   # Failures are listed by file, which is of interest only if they are others than before.
-  observed() { "${run[@]}" --observed "$@" | tail -n 20 | grep manifest; }
+  local changed=()
+  observed() { "${run[@]}" --observed "$@" | tail -n 20 | grep manifest || changed+=("$1"); }
   observed candle "$built-candle"
   observed ggus "$built-ggus"
   observed @huggingface/gguf node $suite/huggingface.mjs
   observed @huggingface/gguf --copy node $suite/huggingface_copy.mjs
   observed hyllama node $suite/hyllama.mjs
-  [ -n "${GGUF_PEERS:-}" ] || return 0
-  local python=$GGUF_PEERS/venv/bin/python
-  "$python" -m pip install --quiet --upgrade --no-deps --target "$target/readers" gguf-parser==0.1.1
-  local -x LLAMA_CPP_LIB_PATH=$GGUF_PEERS/lib LD_LIBRARY_PATH=$GGUF_PEERS/lib
-  observed llama.cpp --fork "$python" $suite/llama_cpp.py
-  observed gguf-py --fork "$python" $suite/gguf_py.py
-  PYTHONPATH=$target/readers observed gguf-parser --fork "$python" $suite/pypi_gguf_parser.py
-  for name in llama.cpp gguf-py; do
-    observed $name --write --fork "$python" $suite/${name/[.-]/_}_write.py
-    observed $name --copy --fork "$python" $suite/${name/[.-]/_}_write.py
-  done
+  if [ -n "${GGUF_PEERS:-}" ]; then
+    local python=$GGUF_PEERS/venv/bin/python
+    "$python" -m pip install --quiet --upgrade --no-deps --target "$target/readers" gguf-parser==0.1.1
+    local -x LLAMA_CPP_LIB_PATH=$GGUF_PEERS/lib LD_LIBRARY_PATH=$GGUF_PEERS/lib
+    observed llama.cpp --fork "$python" $suite/llama_cpp.py
+    observed gguf-py --fork "$python" $suite/gguf_py.py
+    PYTHONPATH=$target/readers observed gguf-parser --fork "$python" $suite/pypi_gguf_parser.py
+    for name in llama.cpp gguf-py; do
+      observed $name --write --fork "$python" $suite/${name/[.-]/_}_write.py
+      observed $name --copy --fork "$python" $suite/${name/[.-]/_}_write.py
+    done
+  fi
+  [ ${#changed[@]} = 0 ] || { printf 'outcomes differ from the manifest: %s\n' "${changed[*]}"; return 1; }
 }
 
 # Every generated checkpoint, exported and converted again, and verified against its conversion.
