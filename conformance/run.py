@@ -240,7 +240,7 @@ def known_failures(path, names):
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        sys.exit(f"{path}: {e}")
+        sys.exit(f"{path}: {getattr(e, 'strerror', None) or e}")
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#", 1)[0].split()
         if not words:
@@ -253,9 +253,8 @@ def known_failures(path, names):
     return known
 
 
-def is_as_known(path, names, failures, passed):
-    """Whether the failures are those of a file. Limits of time and memory may be met or not."""
-    known = known_failures(path, names)
+def is_as_known(path, known, failures, passed):
+    """Whether the failures are those of a list. Limits of time and memory may be met or not."""
     new = [f"{file}: {outcome}" + (f", and {known[file]} in {path}" if file in known else f", which is not in {path}")
            for file, outcome in failures.items() if known.get(file) != outcome and not {outcome, known.get(file)} <= {"time", "memory"}]
     gone = [f"{file}: passes; remove it from {path}" for file in passed if known.get(file, "time") not in ("time", "memory")]
@@ -342,7 +341,7 @@ def read(manifest, args):
         return is_as_before(args.observed, {r["file"]: r["observed"].get(args.observed) for r in rows}, outcomes)
     if args.known_failures:
         failures = {r["file"]: outcome for r, outcome, _ in failed}
-        return is_as_known(args.known_failures, {r["file"] for r in manifest["files"]}, failures, [f for f in outcomes if f not in failures])
+        return is_as_known(args.known_failures, args.known, failures, [f for f in outcomes if f not in failures])
     return not failed
 
 
@@ -424,7 +423,7 @@ def written(rows, source, kind, manifest, args):
         return is_as_before(args.observed, {r["file"]: others.get(r["file"], "same") for r in rows}, {r["file"]: outcome for r, (outcome, _) in zip(rows, results)})
     if args.known_failures:
         failures = {r["file"]: outcome for r, (outcome, _) in zip(rows, results) if outcome != "same"}
-        return is_as_known(args.known_failures, {r["file"] for r in manifest["files"]}, failures, outcomes["same"])
+        return is_as_known(args.known_failures, args.known, failures, outcomes["same"])
     return len(outcomes["same"]) == len(rows)
 
 
@@ -475,6 +474,8 @@ def main():
     if sum(map(bool, (args.json, args.failures, args.known_failures, args.observed))) > 1:
         parser.error("--json, --failures, --known-failures and --observed exclude each other")
     manifest = json.loads((HERE / "manifest.json").read_text("utf-8"))
+    if args.known_failures:
+        args.known = known_failures(args.known_failures, {r["file"] for r in manifest["files"]})
     action = write if args.write else copy if args.copy else read
     sys.exit(0 if action(manifest, args) else 1)
 

@@ -149,7 +149,7 @@ pub const RULES: &[Rule] = &[
     rule("type-removed", Either, "gguf.md", "ggml_type", "GGML_TYPE_Q4_2 = 4, support has been removed",
         "Whether a file with a removed type is readable is open, and with it whether its data is complete: a reader that lists the tensor need not know its size. `expect` has the size that ggml had."),
     rule("type-16-to-18", Either, "gguf.md", "ggml_type", "GGML_TYPE_Q8_K = 15, GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_COUNT,",
-        "By this list 16, 17 and 18 are I8, I16 and I32. By the reference and the overview they are IQ2_XXS, IQ2_XS and IQ3_XXS, as in every program; `expect` has those."),
+        "By this list 16, 17 and 18 are I8, I16 and I32. By the reference, the overview and the newest gguf.md they are IQ2_XXS, IQ2_XS and IQ3_XXS, as in every program; `expect` has those."),
     rule("type-unlisted", Either, "reference", "ggml_type", "The ggml_type enum covers all supported tensor element types, including floating-point and quantized formats:",
         "The list does not have this id. Whether a reader may list a tensor of unknown size is open, and with it whether its data is complete. `expect` has the size of ggml, if it has one: \
         31 to 33 and 36 to 38 were removed, 40 to 42 are newer than the documents."),
