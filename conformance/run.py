@@ -77,12 +77,14 @@ def run_once(extra, args):
 
 
 LOCAL = threading.local()
+SERVERS = []
 
 
 def run_forked(extra, args):
     """As run_once, in a fork of a process that has imported the modules of the reader: one such process for each thread."""
     if not hasattr(LOCAL, "server"):
         LOCAL.server = subprocess.Popen([args.command[0], __file__, "--serve", *args.command[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        SERVERS.append(LOCAL.server)
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder) / name for name in ("out", "err"))
         LOCAL.server.stdin.write(json.dumps([extra, str(out), str(err), args.time, args.memory]).encode() + b"\n")
@@ -477,7 +479,12 @@ def main():
     if args.known_failures:
         args.known = known_failures(args.known_failures, {r["file"] for r in manifest["files"]})
     action = write if args.write else copy if args.copy else read
-    sys.exit(0 if action(manifest, args) else 1)
+    passes_all = action(manifest, args)
+    # Waited for, they and their forks are in the processor time of this process.
+    for server in SERVERS:
+        server.stdin.close()
+        server.wait()
+    sys.exit(0 if passes_all else 1)
 
 
 main()

@@ -123,7 +123,7 @@ pub const RULES: &[Rule] = &[
     rule("key-ascii", Either, "gguf.md", "gguf_metadata_kv_t, key", "It must be a valid ASCII string.", "The key is invalid; whether the file is, no document says. The content is unambiguous."),
     rule("key-spelling", Either, "gguf.md", "gguf_metadata_kv_t, key", "Any keys that do not follow these rules are invalid.",
         "The key is invalid; whether the file is, no document says. llama.cpp's converter writes keys with dashes and upper case."),
-    rule("key-duplicate", Either, "gguf.md", "gguf_header_t, metadata_kv_count", "The number of metadata key-value pairs.", "No document says that keys are unique. Readers that accept the file must report both pairs, or not crash."),
+    rule("key-duplicate", Either, "gguf.md", "gguf_header_t, metadata_kv_count", "The number of metadata key-value pairs.", "No document says that keys are unique. A reader that accepts the file and reports its pairs must report both."),
     rule("key-up-to-nul", Either, "reference", "C API", "Find a key by name; returns -1 if not found.", "The names of this interface end at a NUL, so that two keys of the file are one."),
     rule("value-type", Reject, "gguf.md", "gguf_metadata_kv_t, value_type", "Must be one of the `gguf_metadata_value_type` values.", "The size of the value is unknown."),
     rule("bool", Reject, "gguf.md", "gguf_metadata_value_type, BOOL", "Anything else is invalid, and should be treated as either the model being invalid or the reader being buggy.", ""),
@@ -140,7 +140,7 @@ pub const RULES: &[Rule] = &[
     // Tensor infos.
     rule("name-length", Reject, "gguf.md", "gguf_tensor_info_t, name", "it must be at most 64 bytes long.", "A stated limit: readers may rely on it."),
     rule("name-duplicate", Either, "reference", "C API", "Add a tensor (name must be unique).",
-        "A condition of a function that writes; no document says it of files. Readers that accept the file must report both tensors, or not crash."),
+        "A condition of a function that writes; no document says it of files. A reader that accepts the file and reports its tensors must report both."),
     rule("name-up-to-nul", Either, "reference", "C API", "Add a tensor (name must be unique).", "The names of this interface end at a NUL, so that two names of the file are one."),
     rule("dimensions", Either, "gguf.md", "gguf_tensor_info_t, n_dimensions", "Currently at most 4, but this may change in the future.", ""),
     rule("row", Either, "gguf.md", "gguf_tensor_info_t, dimensions", "The dimensions of the tensor.", "The first dimension is not a whole number of blocks. No document describes blocks; in ggml such a tensor has no size."),
