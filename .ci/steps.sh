@@ -172,7 +172,9 @@ differences() {
 # Packed weights have the values that the packages have which define their formats; and the other tests that need PyTorch.
 packages_of_formats() {
   need_torch
-  if [ ! -d "$target/packages-of-formats" ]; then
+  command -v npm >/dev/null || need nodejs npm
+  if [ ! -d "$target/packages-of-formats/llama-3.2.0" ]; then
+    rm -rf "$target/packages-of-formats"
     rm -rf "$target/packages-of-formats.new"
     .ci/packages "$target/packages-of-formats.new"
     mv "$target/packages-of-formats.new" "$target/packages-of-formats"

@@ -54,6 +54,8 @@ pub mod repair;
 pub mod rm_tensor;
 #[cfg(feature = "engine")]
 pub mod run;
+#[cfg(feature = "engine")]
+pub mod sensitivity;
 pub mod set;
 pub mod show;
 pub mod size;

@@ -104,6 +104,7 @@ commands! {
     #[cfg(feature = "engine")] Perplexity perplexity
     #[cfg(feature = "engine")] Kld kld
     #[cfg(feature = "engine")] Run run
+    #[cfg(feature = "engine")] Sensitivity sensitivity
     Completions completions
     Man man
 }

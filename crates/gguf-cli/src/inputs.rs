@@ -60,6 +60,8 @@ const COMMANDS: &[Reads] = &[
     #[cfg(feature = "engine")]
     data("run", &["model"]),
     #[cfg(feature = "engine")]
+    data("sensitivity", &["model"]),
+    #[cfg(feature = "engine")]
     data("imatrix.compute", &["model"]),
 ];
 

@@ -109,6 +109,12 @@ impl Watch {
         self.line.step(done, total, what);
     }
 
+    /// What a signal sets.
+    #[cfg(feature = "engine")]
+    pub fn interrupted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
+    }
+
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.line.elapsed()

@@ -102,7 +102,7 @@ impl RowKind {
     fn columns(self) -> &'static [Column] {
         use Column::*;
         match self {
-            RowKind::Model => &[File, Type, Bits, Size, Quality, Sha256, Split, Matrix, Description],
+            RowKind::Model => &[File, Type, Bits, Size, Quality, Divergence, Sha256, Split, Matrix, Description],
             RowKind::Encoder | RowKind::Adapter => &[File, Type, Size, Sha256, Description],
             RowKind::Matrix => &[File, Size, Sha256, Description],
         }
@@ -117,6 +117,7 @@ enum Column {
     Bits,
     Size,
     Quality,
+    Divergence,
     Sha256,
     Split,
     Matrix,
@@ -131,6 +132,7 @@ impl Column {
             Column::Bits => "Bits per weight",
             Column::Size => "Size",
             Column::Quality => "Quality",
+            Column::Divergence => "KLD",
             Column::Sha256 => "SHA-256",
             Column::Split => "Split",
             Column::Matrix => "Matrix",
@@ -155,6 +157,8 @@ pub struct Row {
     pub bytes: u64,
     /// A phrase on the quality of the file type of a model; mixtures have none, except those that many publishers offer.
     pub quality: Option<&'static str>,
+    /// The mean Kullback-Leibler divergence from the original, in nats, if it is [known](Card::set_divergence).
+    pub divergence: Option<f64>,
     /// The file name of the importance matrix used for the quantization.
     pub matrix: Option<String>,
     /// The composition: types of tensors with their share of the bytes; of a matrix, the data that it was measured on.
@@ -252,6 +256,7 @@ pub fn card<M: IntoModel>(
                 (RowKind::Model, Some(mixture)) => quality::of_mixture(mixture),
                 _ => None,
             },
+            divergence: None,
             matrix: s.imatrix.as_deref().map(|path| safe(file_name(path))),
             description: if kind == RowKind::Matrix { measured(model.gguf()) } else { shares(&s) },
         });
@@ -412,6 +417,7 @@ impl Row {
             Column::Bits => self.bits_per_weight.map_or(String::new(), |bits| format!("{bits:.2}")),
             Column::Size => size(self.bytes),
             Column::Quality => self.quality.unwrap_or_default().to_owned(),
+            Column::Divergence => self.divergence.map_or(String::new(), |kld| format!("{kld:.4}")),
             Column::Sha256 => {
                 lines(self.files.iter().filter_map(|file| Some(format!("`{}`", file.sha256.as_ref()?))).collect())
             }
@@ -435,12 +441,25 @@ impl FileRow {
 }
 
 impl Card {
+    /// Sets the divergence of the model with a file of this name; `false` if there is none. The table then has a column for it.
+    pub fn set_divergence(&mut self, file: &str, kld: f64) -> bool {
+        let has_file = |row: &&mut Row| row.kind == RowKind::Model && row.files.iter().any(|known| known.name == file);
+        let row = self.rows.iter_mut().find(has_file);
+        row.is_some_and(|row| row.divergence.replace(kld).is_none())
+    }
+
+    /// The columns of the table of a kind.
+    fn columns(&self, kind: RowKind) -> impl Iterator<Item = Column> {
+        let is_known = self.rows.iter().any(|row| row.divergence.is_some());
+        kind.columns().iter().copied().filter(move |column| *column != Column::Divergence || is_known)
+    }
+
     /// The tables in Markdown: that of the models, and one with a heading for each other kind of file.
     pub fn table(&self) -> String {
         let mut sections = Vec::new();
         for rows in self.rows.chunk_by(|a, b| a.kind == b.kind) {
             let Some(kind) = rows.first().map(|row| row.kind) else { continue };
-            let columns = kind.columns();
+            let columns: Vec<Column> = self.columns(kind).collect();
             let mut lines: Vec<String> = kind.heading().map(|heading| format!("## {heading}\n")).into_iter().collect();
             lines.push(line(columns.iter().map(|column| column.title().to_owned())));
             lines.push(line(columns.iter().map(|_| "---".to_owned())));
@@ -506,6 +525,7 @@ mod tests {
         let row = |files: Vec<FileRow>| Row {
             kind: RowKind::Model,
             quality: Some("Good."),
+            divergence: None,
             bytes: files.iter().map(|file| file.bytes).sum(),
             files,
             file_type: Some("Q4_K_M".to_owned()),
@@ -542,6 +562,20 @@ mod tests {
         for (text, yaml) in [("apache-2.0", "apache-2.0"), ("2024", "\"2024\""), ("a: b", "\"a: b\""), ("", "\"\"")] {
             assert_eq!(scalar(text), yaml);
         }
+    }
+
+    #[test]
+    fn a_known_divergence_has_a_column() {
+        let mut card = example();
+        assert!(card.set_divergence("b-2.gguf", 0.012_345));
+        assert!(!card.set_divergence("c.gguf", 0.5));
+        let table = card.table();
+        assert!(table.starts_with("| File | Type | Bits per weight | Size | Quality | KLD | SHA-256 |"), "{table}");
+        assert!(table.contains("| Good. |  | `01` |") && table.contains("| Good. | 0.0123 | `02`"), "{table}");
+        // The check of a README compares it.
+        let other = table.replace("0.0123", "0.0124");
+        let found: Vec<String> = card.differences(&other, &front()).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["line 4: b-1.gguf: KLD is \"0.0124\", expected \"0.0123\""]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Token};
@@ -22,12 +23,53 @@ const LINE: u64 = 400;
 /// An engine in another process.
 #[derive(Debug)]
 pub struct Child {
-    process: std::process::Child,
-    requests: Option<BufWriter<ChildStdin>>,
+    shared: Arc<Shared>,
     answers: BufReader<ChildStdout>,
     about: About,
     log: Arc<Mutex<VecDeque<String>>>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// What a [`Canceller`] uses, too.
+#[derive(Debug)]
+struct Shared {
+    process: Mutex<std::process::Child>,
+    /// Closed at the end.
+    requests: Mutex<Option<BufWriter<ChildStdin>>>,
+    /// Whether an answer is awaited that is of no use after cancellation.
+    is_waiting: AtomicBool,
+    is_cancelled: AtomicBool,
+}
+
+/// Cancels evaluations of a [`Child`], from another thread.
+#[derive(Debug, Clone)]
+pub struct Canceller(Arc<Shared>);
+
+impl Canceller {
+    /// Cancels the running evaluation and all later ones: the library ends it after the operation that it computes, and sums are those before it.
+    pub fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        if let Some(requests) = lock(&self.0.requests).as_mut() {
+            // If the process has ended, there is nothing to cancel.
+            let _ = Message::new(request::CANCEL).send(requests);
+        }
+    }
+
+    /// Ends the process if it has not answered yet, as while it loads a model.
+    pub fn kill(&self) {
+        if self.0.is_waiting.load(Ordering::Relaxed) {
+            let _ = lock(&self.0.process).kill();
+        }
+    }
+
+    /// Whether the process is not used any more.
+    pub fn is_over(&self) -> bool {
+        lock(&self.0.requests).is_none()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Child {
@@ -65,8 +107,12 @@ impl Child {
         let kept = Arc::clone(&log);
         let reader = std::thread::spawn(move || keep_last_lines(errors, &kept));
         let mut child = Child {
-            process,
-            requests: Some(BufWriter::new(requests)),
+            shared: Arc::new(Shared {
+                process: Mutex::new(process),
+                requests: Mutex::new(Some(BufWriter::new(requests))),
+                is_waiting: AtomicBool::new(false),
+                is_cancelled: AtomicBool::new(false),
+            }),
             answers: BufReader::with_capacity(1 << 16, answers),
             about: About::default(),
             log,
@@ -92,7 +138,12 @@ impl Child {
 
     /// The process id.
     pub fn id(&self) -> u32 {
-        self.process.id()
+        lock(&self.shared.process).id()
+    }
+
+    /// What cancels evaluations from another thread.
+    pub fn canceller(&self) -> Canceller {
+        Canceller(Arc::clone(&self.shared))
     }
 
     fn receive(&mut self) -> Result<Received, Error> {
@@ -113,22 +164,29 @@ impl Child {
     }
 
     fn ask(&mut self, message: &Message) -> Result<Received, Error> {
-        let sent = self.requests.as_mut().map(|requests| message.send(requests));
-        match sent {
+        let is_waiting = !message.is(request::OBSERVED);
+        self.shared.is_waiting.store(is_waiting, Ordering::Relaxed);
+        let sent = lock(&self.shared.requests).as_mut().map(|requests| message.send(requests));
+        let answer = match sent {
             Some(Ok(())) => self.receive(),
             _ => Err(self.died()),
-        }
+        };
+        self.shared.is_waiting.store(false, Ordering::Relaxed);
+        answer
     }
 
     /// The last lines that the library has logged.
     fn last_lines(&self) -> Vec<String> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.log).iter().cloned().collect()
     }
 
     /// The error of a process that has ended by itself.
     fn died(&mut self) -> Error {
-        drop(self.requests.take());
-        let status = self.process.wait();
+        drop(lock(&self.shared.requests).take());
+        let status = lock(&self.shared.process).wait();
+        if self.shared.is_cancelled.load(Ordering::Relaxed) {
+            return Error::new(ErrorKind::Cancelled, "cancelled");
+        }
         if let Some(reader) = self.reader.take() {
             // It ends with the stream.
             let _ = reader.join();
@@ -173,7 +231,7 @@ fn keep_last_lines(errors: ChildStderr, kept: &Mutex<VecDeque<String>>) {
         if text.trim().trim_matches('.').is_empty() {
             continue;
         }
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(kept);
         if kept.len() >= LOG_LINES {
             kept.pop_front();
         }
@@ -184,9 +242,10 @@ fn keep_last_lines(errors: ChildStderr, kept: &Mutex<VecDeque<String>>) {
 impl Drop for Child {
     fn drop(&mut self) {
         // The end of its input ends it; killing it makes sure.
-        drop(self.requests.take());
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        drop(lock(&self.shared.requests).take());
+        let mut process = lock(&self.shared.process);
+        let _ = process.kill();
+        let _ = process.wait();
     }
 }
 

@@ -127,7 +127,7 @@ pub trait Engine {
     /// If no model is loaded, or the library refuses the size.
     fn prepare(&mut self, context: &Context) -> Result<(), Error>;
 
-    /// Forgets all sequences.
+    /// Forgets all sequences. If a later evaluation is cancelled, sums are those of now.
     ///
     /// # Errors
     /// If nothing is prepared.

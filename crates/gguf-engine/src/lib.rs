@@ -6,6 +6,7 @@
 //!   runs [`serve`].
 //! * [`Windows`]: a text in windows, as llama.cpp's tools evaluate it. On them: [`perplexity`](fn@perplexity),
 //!   [`matrix`], [`Comparison`], and [`base`] for files of a base model's probabilities.
+//! * [`Original`]: the model that others diverge from, for sensitivities of tensors.
 //! * [`generate`](fn@generate): text after a prompt.
 #![cfg_attr(
     not(test),
@@ -32,11 +33,12 @@ mod llama;
 pub mod matrix;
 mod perplexity;
 pub mod sandbox;
+mod sensitivity;
 mod serve;
 mod windows;
 mod wire;
 
-pub use child::Child;
+pub use child::{Canceller, Child};
 pub use divergence::{BaseRow, Comparison, Statistics, median, percentile};
 pub use engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Sums, Token};
 pub use error::{Error, ErrorKind};
@@ -44,6 +46,7 @@ pub use generate::{Choose, Ended, GenerateOptions, generate};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub use llama::Llama;
 pub use perplexity::{Estimate, Perplexity, perplexity, perplexity_by};
+pub use sensitivity::Original;
 pub use serve::{answer_all, serve};
 pub use windows::{Scores, WindowOptions, Windows};
 

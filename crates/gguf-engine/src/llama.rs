@@ -4,10 +4,12 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use libloading::Library;
 
 use crate::engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Token};
+use crate::serve::CANCELLED;
 use crate::{Error, ErrorKind, find};
 
 mod abi;
@@ -44,6 +46,11 @@ struct Running {
     observer: *mut Observer<'static>,
     /// Which items of the last evaluation are outputs.
     outputs: Vec<bool>,
+}
+
+/// The callback that ends an evaluation.
+unsafe extern "C" fn is_cancelled(_: Any) -> bool {
+    CANCELLED.load(Ordering::Relaxed)
 }
 
 impl Llama {
@@ -239,6 +246,8 @@ impl Engine for Llama {
             return Err(Error::new(ErrorKind::Context, "libllama cannot create a context of this size"));
         }
         self.context = Some(Running { context, size: *size, observer, outputs: Vec::new() });
+        // SAFETY: the context is valid, and the callback needs no data.
+        unsafe { (f.llama_set_abort_callback)(context, is_cancelled, std::ptr::null_mut()) };
         // SAFETY: the context is valid.
         let found = unsafe {
             let n = i32::try_from(size.n_threads).unwrap_or(1);
@@ -263,7 +272,10 @@ impl Engine for Llama {
 
     fn clear(&mut self) -> Result<(), Error> {
         let f = &self.abi.functions;
-        let context = self.running()?.context;
+        let running = self.running()?;
+        let context = running.context;
+        // SAFETY: the library uses the observer only during an evaluation.
+        unsafe { &mut *running.observer }.begin();
         // SAFETY: the context is valid. Models without memory of earlier tokens have none.
         unsafe {
             let memory = (f.llama_get_memory)(context);
@@ -310,6 +322,11 @@ impl Engine for Llama {
             (f.llama_synchronize)(running.context);
             code
         };
+        if CANCELLED.load(Ordering::Relaxed) {
+            // SAFETY: the library uses the observer only during an evaluation.
+            unsafe { &mut *running.observer }.roll_back();
+            return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
+        }
         // SAFETY: the library uses the observer only during an evaluation.
         if let Some(e) = unsafe { &mut *running.observer }.failure.take() {
             return Err(e);

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use crate::engine::{Context, Engine, Item, Observe, Observed, Specials, Sums};
@@ -19,6 +20,8 @@ pub mod request {
     pub const LOGITS: u8 = 7;
     pub const OBSERVED: u8 = 8;
     pub const OBSERVE_FROM: u8 = 9;
+    /// Ends the evaluation that is running, and all later ones. It has no answer.
+    pub const CANCEL: u8 = 10;
 }
 
 /// The kinds of answers.
@@ -26,6 +29,9 @@ pub mod answer {
     pub const DONE: u8 = 0;
     pub const FAILED: u8 = 1;
 }
+
+/// Whether evaluations are cancelled, for the rest of this process.
+pub static CANCELLED: AtomicBool = AtomicBool::new(false);
 
 /// Opens the library of a folder, or the first that is found, in this process, and answers the requests on standard input until it ends. Then the process
 /// ends at once, even if the library is computing. The process is restricted by [`sandbox::enter`] first.
@@ -58,11 +64,15 @@ pub fn serve(folder: Option<&Path>) -> std::io::Result<()> {
     }
     first.send(&mut out)?;
 
-    // Requests are received by a thread, so that the end of the input is noticed while the library computes.
+    // Requests are received by a thread, so that cancellation and the end of the input are noticed while the library computes.
     let (sender, requests) = mpsc::channel();
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         while let Ok(Some(request)) = receive(&mut input) {
+            if request.is(request::CANCEL) {
+                CANCELLED.store(true, Ordering::Relaxed);
+                continue;
+            }
             if sender.send(request).is_err() {
                 break;
             }

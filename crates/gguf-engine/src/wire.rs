@@ -15,6 +15,11 @@ impl Message {
         Message(vec![kind])
     }
 
+    /// Whether the message is of a kind.
+    pub fn is(&self, kind: u8) -> bool {
+        self.0.first() == Some(&kind)
+    }
+
     /// Adds a number.
     pub fn number(mut self, n: u64) -> Message {
         self.0.extend(n.to_le_bytes());
@@ -85,6 +90,11 @@ impl Received {
         let bytes = self.bytes.get(self.at..end).ok_or_else(short)?;
         self.at = end;
         Ok(bytes)
+    }
+
+    /// Whether the message is of a kind, before anything is read of it.
+    pub fn is(&self, kind: u8) -> bool {
+        self.bytes.first() == Some(&kind)
     }
 
     /// The kind of the message.

@@ -10,7 +10,7 @@
 //! squared relative error times a constant of the tensor ("Pushing the Limits of Large Language Model Quantization via the Linearity
 //! Theorem", Malinovskii and others, 2024). A block of a deep model adds little to the residual stream, so a tensor's constant decreases
 //! with the number of blocks, and the output matrix has the weight of all blocks together. Within a block, the values and the down
-//! projection have the largest weights. [`sensitivity`] is the table.
+//! projection have the largest weights. [`sensitivity`] is the table; measured [`Sensitivities`] replace it.
 //!
 //! **Choice.** [`allocate`] minimises the sum. Results depend only on the model, the matrix and the options: neither on the number of
 //! threads nor on the CPU.
@@ -34,6 +34,7 @@ use gguf_quants::measure::{RowError, TensorError};
 use crate::error::Error;
 use crate::mix::{self, Category, Decision, NEED_IMATRIX, Reason, Target};
 use crate::plan::{ChooseTypes, Chosen, Undecided, needs_weights};
+use crate::sensitivity::Sensitivities;
 
 mod allocate;
 
@@ -108,6 +109,8 @@ pub struct Budget<'p> {
     pub limit: Limit,
     /// The types to choose from; `None` for [`CANDIDATES`], [`NARROW`] and the current type.
     pub candidates: Option<Vec<GgmlType>>,
+    /// Measured weights of the tensors' errors, in place of [`sensitivity`]; `None` for that table.
+    pub sensitivities: Option<Sensitivities>,
     /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
     /// Receives the events of the measurements, and may cancel them.
@@ -185,16 +188,17 @@ impl ChooseTypes for Share<'_> {
 
 impl fmt::Debug for Budget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Budget { limit, candidates, threads, .. } = self;
+        let Budget { limit, candidates, sensitivities, threads, .. } = self;
         let mut out = f.debug_struct("Budget");
-        out.field("limit", limit).field("candidates", candidates).field("threads", threads).finish_non_exhaustive()
+        out.field("limit", limit).field("candidates", candidates).field("sensitivities", sensitivities);
+        out.field("threads", threads).finish_non_exhaustive()
     }
 }
 
 impl Budget<'_> {
     /// A budget with default candidates, on all processors, without progress.
     pub fn new(limit: Limit) -> Budget<'static> {
-        Budget { limit, candidates: None, threads: None, progress: &(), measured: None }
+        Budget { limit, candidates: None, sensitivities: None, threads: None, progress: &(), measured: None }
     }
 }
 
@@ -217,7 +221,7 @@ impl ChooseTypes for Budget<'_> {
         model.check_decisions(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
         self.measure(model, &mut open, &Mutex::default())?;
-        let chosen = choose(model, &decisions, &open, self.limit)?;
+        let chosen = choose(model, &decisions, &open, self.limit, self.sensitivities.as_ref())?;
         for (tensor, &choice) in open.iter().zip(&chosen) {
             let found = (tensor.types.get(choice), tensor.errors.get(choice), decisions.get_mut(tensor.index));
             if let (Some(&ty), Some(error), Some(decision)) = found {
@@ -527,7 +531,13 @@ fn bytes_at(bits: f64, n_weights: u64) -> u64 {
 }
 
 /// Chooses the index of a type for each tensor.
-fn choose(model: &Undecided<'_>, decisions: &[Decision], open: &[Open], limit: Limit) -> Result<Vec<usize>, Error> {
+fn choose(
+    model: &Undecided<'_>,
+    decisions: &[Decision],
+    open: &[Open],
+    limit: Limit,
+    measured: Option<&Sensitivities>,
+) -> Result<Vec<usize>, Error> {
     let (draft, tensors) = (model.draft(), &model.draft().tensors);
     let tied = !tensors.iter().any(|t| Category::of(&t.name) == Category::Output);
     let n_blocks = tensors.iter().filter_map(|t| block(&t.name)).max().map_or(1, |n| n.saturating_add(1));
@@ -538,11 +548,13 @@ fn choose(model: &Undecided<'_>, decisions: &[Decision], open: &[Open], limit: L
         Limit::FileBytes(_) => bytes.checked_next_multiple_of(alignment).unwrap_or(u64::MAX),
         Limit::BitsPerWeight(_) => bytes,
     };
-    let counts = |open: &Open| {
-        let tensor = tensors.get(open.index);
-        tensor.map_or(0.0, |t| sensitivity(Category::of(&t.name), tied, n_blocks))
+    let of_table = |t: &TensorPlan| sensitivity(Category::of(&t.name), tied, n_blocks);
+    let each = || open.iter().filter_map(|open| tensors.get(open.index));
+    let counts = match measured {
+        Some(measured) => measured.weights(&each().map(|t| (&*t.name, of_table(t))).collect::<Vec<_>>()),
+        None => each().map(of_table).collect(),
     };
-    let items = OpenItems { open, tensors, counts: open.iter().map(counts).collect(), taken };
+    let items = OpenItems { open, tensors, counts, taken };
     let n_weights = tensors.iter().map(TensorPlan::n_elements).fold(0, u64::saturating_add);
     // The size of the heads and the padding of whole files, and the limit.
     let (heads, most) = match limit {

@@ -4,6 +4,7 @@
 //!
 //! * [`plan`] plans a quantization to a [`mix::Target`] or by a [`budget::Budget`]; [`offers`] lists the results of all file types.
 //! * [`mix::decide`] selects the types for a list of tensors, in [`mix::processing_order`]; [`mix::recipe::Recipe`] has those of another model.
+//! * [`sensitivity::Scratch`] measures sensitivities of tensors with a program that evaluates models; a budget weighs errors by them.
 //! * [`imatrix::ImatrixFile`] is an importance matrix; [`imatrix::Merge`] merges several.
 //!
 //! # Exactness
@@ -30,6 +31,7 @@ mod limit;
 pub mod mix;
 mod plan;
 mod prune;
+pub mod sensitivity;
 mod warning;
 
 pub use error::{Error, NothingToQuantize};

@@ -57,7 +57,19 @@ pub enum Program {
     Split,
     /// `llama-gguf-hash`
     Hash,
+    /// `llama-completion`, for models without an encoder. It looks for backends in the current folder.
+    Completion,
 }
+
+/// Functions for models with an encoder, which the prebuilt libraries lack.
+const WITHOUT_ENCODER: &str = r#"
+#include "common.h"
+#include <cstdlib>
+common_batch common_batch_get_one(llama_context *, const std::vector<llama_token> &) { abort(); }
+llama_batch_ext * common_batch::get_sub_batch(int32_t, int32_t) { abort(); }
+extern "C" int32_t llama_process(llama_context *, llama_process_type, llama_batch_ext *) { abort(); }
+extern "C" void llama_batch_ext_free(llama_batch_ext *) {}
+"#;
 
 /// The directories of llama.cpp and of the reference data.
 pub struct Peers {
@@ -94,8 +106,16 @@ impl Peers {
                 ("tools/gguf-split/gguf-split.cpp", &["-lllama-common", "-lllama", "-lggml", "-lggml-base"])
             }
             Program::Hash => ("examples/gguf-hash/gguf-hash.cpp", &["-lggml-base"]),
+            Program::Completion => {
+                ("tools/completion/completion.cpp", &["-lllama-common", "-lllama", "-lggml", "-lggml-base"])
+            }
         };
         let mut files = vec![sources.join(source)];
+        if program == Program::Completion {
+            let missing = dir.join("without_encoder.cpp");
+            std::fs::write(&missing, WITHOUT_ENCODER).unwrap();
+            files.extend([sources.join("tools/completion/main.cpp"), missing]);
+        }
         if program == Program::Hash {
             for (name, language) in [("sha1/sha1", "c++"), ("sha256/sha256", "c"), ("xxhash/xxhash", "c")] {
                 let object = dir.join(format!("{}.o", name.replace('/', "-")));

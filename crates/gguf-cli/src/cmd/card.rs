@@ -41,6 +41,7 @@ Examples:
   gguf card *.gguf > model-card.md
   gguf card *.gguf --base-model Qwen/Qwen3-8B --repo me/Qwen3-8B-GGUF > model-card.md
   gguf card *.gguf --table            print only the tables
+  gguf kld model-BF16.gguf model-Q*.gguf text.txt --json > kld.json; gguf card *.gguf --kld kld.json
   gguf card *.gguf --check model-card.md")]
 pub struct Args {
     /// GGUF files; any shard or all shards of split models
@@ -62,6 +63,10 @@ pub struct Args {
     /// Fill the placeholders of this text, instead of printing the front matter and the tables
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "table", "json"])]
     template: Option<PathBuf>,
+
+    /// Add a column with the divergence of the models, from the output of gguf kld --json; repeatable
+    #[arg(long, value_name = "FILE")]
+    kld: Vec<PathBuf>,
 
     /// Compare the files with the tables and the front matter of this README
     #[arg(long, value_name = "README")]
@@ -109,7 +114,10 @@ impl Args {
         let watch = Watch::new(self.quiet);
         let made = card(models, &options, &watch);
         watch.clear();
-        let made = made?;
+        let mut made = made?;
+        for path in &self.kld {
+            add_divergences(&mut made, path)?;
+        }
         self.warn_of_parents(ui, &made);
         if let Some((path, readme)) = readme {
             return self.compare(ui, &made, path, &readme);
@@ -217,6 +225,33 @@ impl Args {
     }
 }
 
+/// Maximum size of the output of `gguf kld --json`.
+const MAX_KLD: u64 = 16 << 20;
+
+/// Adds the divergences of models, which are recognized by their file names.
+fn add_divergences(made: &mut Card, path: &Path) -> Result<(), Failure> {
+    let text = read_text_of(path, MAX_KLD, "the output of gguf kld --json")?;
+    let bad = |problem: &str| {
+        let help = "`gguf kld ORIGINAL MODEL... TEXT --json` prints it".to_owned();
+        Failure::Bad(format!("{}: {problem}", path.display())).with_help(Some(help))
+    };
+    let answer: serde_json::Value =
+        serde_json::from_str(&text).map_err(|e| bad(&format!("not the output of gguf kld --json: {e}")))?;
+    let models = answer.get("models").and_then(serde_json::Value::as_array);
+    let mut is_known = false;
+    for model in models.into_iter().flatten() {
+        let name = model.get("path").and_then(serde_json::Value::as_str).map(Path::new).and_then(Path::file_name);
+        let mean = model.pointer("/kld/mean/value").and_then(serde_json::Value::as_f64);
+        if let Some((name, mean)) = name.zip(mean) {
+            is_known |= made.set_divergence(&name.to_string_lossy(), mean);
+        }
+    }
+    match is_known {
+        true => Ok(()),
+        false => Err(bad("has the divergence of none of these models")),
+    }
+}
+
 /// Parses the name of a repository on the Hub, also in a URL.
 fn repository(text: &str) -> Result<String, String> {
     let name = ["https://huggingface.co/", "hf:"].iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
@@ -252,6 +287,7 @@ struct JsonModel<'a> {
     bits_per_weight: Option<f64>,
     bytes: u64,
     quality: Option<&'a str>,
+    kld: Option<f64>,
     imatrix: Option<&'a str>,
     description: &'a str,
 }
@@ -286,6 +322,7 @@ impl<'a> JsonCard<'a> {
             bits_per_weight: row.bits_per_weight,
             bytes: row.bytes,
             quality: row.quality,
+            kld: row.divergence,
             imatrix: row.matrix.as_deref(),
             description: &row.description,
         };

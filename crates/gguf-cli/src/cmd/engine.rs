@@ -11,13 +11,14 @@ use super::evaluation::Library;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
 use crate::ui::{Style, Ui, shown_path};
+use crate::watch::Watch;
 
 /// The word that makes this program the process of the library.
 pub const SERVE: &str = "serve-engine";
 
 /// Show the library that evaluates models: its path, its version and its devices.
 ///
-/// gguf perplexity, kld, run and imatrix compute use the installed libllama. The program searches the folder of
+/// gguf perplexity, kld, run, sensitivity and imatrix compute use the installed libllama. The program searches the folder of
 /// --llama or GGUF_LLAMA; without one, the library path of the system, then the usual folders of package
 /// managers. It runs in a process of its own, which cannot open connections or write to files where the system allows
 /// such restrictions.
@@ -38,7 +39,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let engine = self.library.start()?;
+        let engine = self.library.start(&Watch::new(true))?;
         let about = engine.about();
         if self.json {
             let devices: Vec<_> =

@@ -4,10 +4,13 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use gguf_engine::{About, Child, Engine, Estimate, Loaded, Specials, WindowOptions, Windows};
 use gguf_format::check::Severity;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::engine::SERVE;
 use crate::failure::{Failure, Verdict};
@@ -15,9 +18,13 @@ use crate::findings::subject;
 use crate::json;
 use crate::open;
 use crate::ui::{grouped, shown_path};
+use crate::watch::Watch;
 
 /// Maximum size of a text, in bytes: libllama counts them with 31 bits.
 const MAX_TEXT: u64 = (1 << 31) - 1;
+
+/// Time for the library to end what it computes, after a signal. Then its process is ended.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// The options of the library.
 #[derive(Debug, clap::Args)]
@@ -37,18 +44,30 @@ impl Library {
         absolute.map(Some).map_err(|e| Failure::CouldNotRun(format!("{}: {e}", folder.display())))
     }
 
-    /// Starts the process that evaluates.
+    /// Starts the process that evaluates. A signal cancels its evaluations.
     ///
     /// # Errors
     /// If there is no library, or it cannot be used.
-    pub fn start(&self) -> Result<Child, Failure> {
+    pub fn start(&self, watch: &Watch) -> Result<Child, Failure> {
         let folder = self.folder()?;
         let program = std::env::current_exe().map_err(|e| {
             Failure::CouldNotRun(format!("cannot find the path of this program, to start it as another process: {e}"))
         })?;
         let mut command = Command::new(program);
         command.arg(SERVE).args(&folder);
-        Ok(Child::start(command, folder.as_deref())?)
+        let child = Child::start(command, folder.as_deref())?;
+        let (canceller, interrupted) = (child.canceller(), watch.interrupted());
+        std::thread::spawn(move || {
+            while !canceller.is_over() {
+                if interrupted.load(Ordering::Relaxed) {
+                    canceller.cancel();
+                    std::thread::sleep(GRACE);
+                    return canceller.kill();
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        Ok(child)
     }
 }
 
@@ -183,6 +202,45 @@ pub fn windows_of(
 ) -> Result<Windows, Failure> {
     let tokens = engine.tokenize(text, Specials { add: true, parse: false })?;
     Ok(Windows::new(tokens, loaded, options)?)
+}
+
+/// The hash of what must be the same in a run that is continued: files, by path, size and time, and other values.
+///
+/// # Errors
+/// If a file does not exist.
+pub fn identity<'a>(files: impl Iterator<Item = &'a Path>, values: &[&[u8]]) -> Result<String, Failure> {
+    let mut hash = Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for path in files {
+        let data = std::fs::metadata(path).map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
+        let modified = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        add(path.as_os_str().as_encoded_bytes());
+        add(format!("{} {modified:?}", data.len()).as_bytes());
+    }
+    values.iter().for_each(|value| add(value));
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Checks that an output is not one of the inputs.
+///
+/// # Errors
+/// If it is.
+pub fn expect_other(out: &Path, inputs: &[&Path]) -> Result<(), Failure> {
+    let is_input = |real: PathBuf| inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real));
+    match out.canonicalize().is_ok_and(is_input) {
+        true => Err(gguf_pipeline::Error::OverwritesInput { path: out.to_owned() }.into()),
+        false => Ok(()),
+    }
+}
+
+/// A path with an ending.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 /// `text.txt, 4 windows of 512 tokens, 1,020 scored`

@@ -51,6 +51,6 @@ impl Args {
 }
 
 /// `1 entry`, `2,000 entries`
-fn number(n: u64, one: &str, many: &str) -> String {
+pub fn number(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", crate::ui::grouped(n), if n == 1 { one } else { many })
 }

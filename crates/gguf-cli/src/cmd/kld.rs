@@ -160,13 +160,14 @@ impl Args {
     /// Loads the models to compare.
     fn loaded<'a>(
         &self,
+        watch: &Watch,
         models: &'a [PathBuf],
         checked: &[Checked],
         n_vocab: usize,
     ) -> Result<Vec<Compared<'a>>, Failure> {
         let mut compared = Vec::new();
         for (path, checked) in models.iter().zip(checked) {
-            let mut engine = self.library.start()?;
+            let mut engine = self.library.start(watch)?;
             let loaded = checked.load(&mut engine)?;
             if loaded.n_vocab != n_vocab {
                 let message = format!(
@@ -192,12 +193,12 @@ impl Args {
         let base = Checked::new(base)?;
         let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
         let text = text_of(std::slice::from_ref(text))?;
-        let mut engine = self.library.start()?;
+        let mut engine = self.library.start(watch)?;
         let loaded = base.load(&mut engine)?;
         let windows = windows_of(&mut engine, &loaded, &text, self.windows.options())?;
         engine.prepare(&windows.context(Observe::Nothing))?;
         let base = Base::Model { engine, loaded, scores: Scores::InEngine, logits: Vec::new() };
-        let mut compared = self.loaded(models, &checked, base.n_vocab())?;
+        let mut compared = self.loaded(watch, models, &checked, base.n_vocab())?;
         compare(watch, &windows, base, &mut compared)?;
         Ok((windows, compared))
     }
@@ -212,7 +213,7 @@ impl Args {
         let bytes = file.metadata().map_or(0, |data| data.len());
         let file = BaseFile::new(file, bytes).map_err(|e| of_file(path, &e))?;
         let checked = models.iter().map(|path| Checked::new(path)).collect::<Result<Vec<_>, _>>()?;
-        let mut compared = self.loaded(models, &checked, file.n_vocab())?;
+        let mut compared = self.loaded(watch, models, &checked, file.n_vocab())?;
         let loaded = compared.first().map(|c| c.loaded.clone()).unwrap_or_default();
         let windows = file.windows(&loaded, self.windows.options()).map_err(|e| of_file(path, &e))?;
         let rows = file.rows();

@@ -10,7 +10,8 @@ use gguf_pipeline::Progress as _;
 use serde_json::json;
 
 use super::evaluation::{
-    Checked, Library, WindowArgs, estimate_json, library_json, library_text, scored_text, text_of, windows_of,
+    Checked, Library, WindowArgs, estimate_json, expect_other, library_json, library_text, scored_text, text_of,
+    windows_of,
 };
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
@@ -63,11 +64,14 @@ impl Args {
         if let Some(out) = self.save_base.as_ref().filter(|out| !self.force && out.symlink_metadata().is_ok()) {
             return Err(Failure::exists(out));
         }
+        if let Some(out) = &self.save_base {
+            expect_other(out, &[&self.model, &self.text])?;
+        }
         // Signals are noticed from now on.
         let watch = Watch::new(self.quiet);
         let checked = Checked::new(&self.model)?;
         let text = text_of(std::slice::from_ref(&self.text))?;
-        let mut engine = self.library.start()?;
+        let mut engine = self.library.start(&watch)?;
         let loaded = checked.load(&mut engine)?;
         let windows = windows_of(&mut engine, &loaded, &text, self.windows.options())?;
         let n = windows.len();

@@ -29,12 +29,15 @@ mod budget;
 mod goal;
 mod list;
 mod options;
+mod sensitivities;
 mod several;
 
 use budget::Within;
 pub use goal::Goal;
 pub use list::Names;
 pub use options::{Options, read_text};
+#[cfg(feature = "engine")]
+pub use sensitivities::{Document, Measured};
 pub use several::{Written, each_once, plan_all, warn_once, write_all};
 
 /// Quantize a model: by file type, by rules, or to a target size.
@@ -159,7 +162,7 @@ impl Args {
                 format!("{dir}: is a folder; `gguf convert {dir} {example}` quantizes a checkpoint in one pass");
             return Err(Failure::CouldNotRun(problem));
         }
-        if let Some(budget) = self.budget.budget() {
+        if let Some(budget) = self.budget.budget(ui, self.how.options.has_matrix())? {
             return self.run_within(ui, budget);
         }
         if self.list {
@@ -237,7 +240,7 @@ impl Args {
         watch.clear();
         let planned = planned?;
         let file_type = file_type(&planned.plan);
-        how.finish(ui, planned, out, &within, &file_type, None)
+        how.finish(ui, planned, out, &within, &file_type, self.budget.file().map(Path::to_owned))
     }
 }
 

@@ -74,7 +74,7 @@ impl Args {
         let watch = Watch::new(true);
         let checked = Checked::new(&self.model)?;
         let (prompt, is_chat) = self.prompt()?;
-        let mut engine = self.library.start()?;
+        let mut engine = self.library.start(&watch)?;
         checked.load(&mut engine)?;
         // A template begins the text itself.
         let tokens = engine.tokenize(prompt.as_bytes(), Specials { add: !is_chat, parse: true })?;

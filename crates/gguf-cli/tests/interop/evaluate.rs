@@ -1,13 +1,15 @@
 //! Evaluation through real libllama: what it computes, which libraries are refused, and what is left of a program that is killed.
 
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_test::files::text;
-use gguf_test::peers::{Peers, peers};
+use gguf_test::peers::{self, Peers, Program, peers};
 use gguf_test::program::{gguf, program};
+use gguf_test::{conformance, corpus, hostile};
 
 /// Runs the program with the peers' library, on one thread: their library waits actively.
 fn with_library(args: &[&str]) -> gguf_test::program::Run {
@@ -99,6 +101,30 @@ fn unusable_libraries_are_refused() {
     assert!(!cfg!(target_os = "linux") || answer["denied"][0] == "network", "{answer}");
 }
 
+/// The oldest library that is accepted computes nearly what the newest does; an older one is refused.
+fn older_libraries_are_used_or_refused() {
+    let peers = Peers::get();
+    let packages = peers::packages().unwrap();
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
+    let run = |lib: &Path, line: &str| {
+        let mut command = program();
+        command.args(words(line, &[("MODEL", &model), ("TEXT", &validation)])).arg("--llama").arg(lib);
+        command.env_remove("LD_LIBRARY_PATH").output().unwrap()
+    };
+    let perplexity = |lib: &Path| {
+        let ended = run(lib, "perplexity MODEL TEXT --chunks 4 -j 1 -q --json");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        let answer: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        answer["perplexity"]["value"].as_f64().unwrap()
+    };
+    let [old, new] = [packages.join("llama-3.10.0"), peers::peers().join("lib")].map(|lib| perplexity(&lib));
+    assert!((old / new - 1.0).abs() < 1e-3, "{old} {new}");
+    let ended = run(&packages.join("llama-3.2.0"), "run MODEL x --raw");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("the library has no function llama_model_load_from_file; it is too old"), "{said}");
+    assert!(ended.status.code() == Some(2) && said.contains("help: use the shared libraries of"), "{said}");
+}
+
 /// A program that is killed leaves no half file, and no process of the library.
 fn nothing_is_left_of_a_killed_program() {
     let peers = Peers::get();
@@ -133,9 +159,446 @@ fn nothing_is_left_of_a_killed_program() {
     assert!(ended);
 }
 
+/// A run in the background.
+fn start(args: &[&str]) -> Child {
+    let lib = peers().join("lib");
+    let mut command = program();
+    command.args(args).arg("--llama").arg(lib).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// The output of a run that a signal interrupts after some time.
+fn interrupted(mut child: Child, after: Duration) -> Output {
+    std::thread::sleep(after);
+    if child.try_wait().unwrap().is_none() {
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// The texts of the arguments.
+fn words<'a>(line: &'a str, files: &'a [(&str, &Path)]) -> Vec<&'a str> {
+    let word = |word: &'a str| files.iter().find(|(name, _)| *name == word).map_or(word, |(_, path)| text(path));
+    line.split(' ').map(word).collect()
+}
+
+/// A matrix of the example model and the options; returns the file and the answer.
+fn matrix(dir: &Path, name: &str, options: &str) -> (Vec<u8>, serde_json::Value) {
+    let peers = Peers::get();
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
+    let out = dir.join(format!("{name}.gguf"));
+    let line = format!("imatrix compute MODEL TEXT -o OUT -j 1 -q --json {options}");
+    let answer =
+        with_library(&words(&line, &[("MODEL", &model), ("TEXT", &validation), ("OUT", &out)])).exits(0).json();
+    (fs::read(out).unwrap(), answer)
+}
+
+/// Several models are columns of one table, with the values that each has alone.
+fn several_models_are_compared_in_one_table() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
+    let small = ["Q8_0", "Q2_K"].map(|ty| dir.path().join(format!("{ty}.gguf")));
+    for (path, ty) in small.iter().zip(["Q8_0", "Q2_K"]) {
+        gguf(["quantize", text(&model), text(path), ty, "-q"]).exits(0);
+    }
+    let files = [("MODEL", &*model), ("A", &*small[0]), ("B", &*small[1]), ("TEXT", &*validation)];
+    let run = |line: &str| with_library(&words(line, &files)).exits(0);
+    let both = run("kld MODEL A B TEXT --chunks 4 -j 1 -q");
+    let row = both.out.lines().find(|line| line.trim_start().starts_with("KLD mean")).unwrap().to_owned();
+    for (name, line) in
+        [("Q8_0", "kld MODEL A TEXT --chunks 4 -j 1 -q"), ("Q2_K", "kld MODEL B TEXT --chunks 4 -j 1 -q")]
+    {
+        assert!(both.out.lines().any(|line| line.contains("Q8_0") && line.contains("Q2_K")), "{name}: {}", both.out);
+        let alone = run(line).out;
+        let alone = alone.lines().find(|line| line.trim_start().starts_with("KLD mean")).unwrap();
+        let value = alone.split_once("mean").unwrap().1.trim();
+        assert!(row.contains(value), "{name}: {row} {value}");
+    }
+    let answer = run("kld MODEL A B TEXT --chunks 4 -j 1 -q --json").json();
+    let [a, b] = [0, 1].map(|i| answer["models"][i]["kld"]["mean"]["value"].as_f64().unwrap());
+    assert!(a > 0.0 && b > 100.0 * a, "{a} {b}");
+}
+
+/// The tokens and the text of a greedy generation are those of llama.cpp.
+fn greedy_text_is_that_of_llama_cpp() {
+    let peers = Peers::get();
+    let model = peers.data("glossary-bf16.gguf");
+    for prompt in ["a small animal", "The act of", "x"] {
+        let theirs: serde_json::Value =
+            serde_json::from_str(&peers.ask(&["generate", text(&model), prompt, "-n", "48"])).unwrap();
+        let args = ["run", text(&model), prompt, "--raw", "--tokens", "48", "-j", "1", "--json"];
+        let ours = with_library(&args).exits(0).json();
+        assert_eq!(ours["prompt_tokens"], theirs["prompt_tokens"]);
+        assert_eq!(ours["text"], theirs["text"]);
+        // The token that ends a text is not a part of ours.
+        let n = ours["tokens"].as_array().unwrap().len();
+        assert!(n > 0 && ours["tokens"].as_array().unwrap()[..] == theirs["tokens"].as_array().unwrap()[..n]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let completion = peers.build(Program::Completion, dir.path());
+    let prompt = "a small animal";
+    let mut command = Command::new(completion);
+    command.current_dir(peers::peers().join("lib")).arg("-m").arg(&model).args(["-p", prompt, "-n", "64", "-t", "1"]);
+    command.args(["--temp", "0", "-no-cnv", "--no-warmup", "--no-display-prompt"]).stderr(Stdio::null());
+    let theirs = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let ours =
+        with_library(&["run", text(&model), prompt, "--raw", "--tokens", "64", "-j", "1", "--json"]).exits(0).json();
+    // It prints from a thread, whose last words may be lost when it ends.
+    let theirs = theirs.trim_end();
+    assert!(theirs.len() > 60 && ours["text"].as_str().unwrap().starts_with(theirs), "{theirs:?} {ours}");
+}
+
+/// Skipped windows, and those before, have together the sums of all.
+fn skipped_windows_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let sums = |name: &str, options: &str| {
+        let (bytes, answer) = matrix(dir.path(), name, options);
+        let entries = ImatrixFile::from_bytes(bytes).unwrap().load().unwrap().entries;
+        (entries, answer["windows"].as_u64().unwrap())
+    };
+    let (all, _) = sums("all", "-c 128 --chunks 5");
+    let (first, n_first) = sums("first", "-c 128 --chunks 2");
+    let (rest, n_rest) = sums("rest", "-c 128 --chunks 3 --skip 2");
+    assert_eq!((n_first, n_rest), (2, 3));
+    for (name, entry) in &all {
+        let [a, b] = [&first[name], &rest[name]];
+        assert_eq!(entry.counts[0], a.counts[0] + b.counts[0]);
+        for ((sum, a), b) in entry.sums.iter().zip(&a.sums).zip(&b.sums) {
+            assert!((sum - a - b).abs() <= 1e-4 * sum, "{sum} {a} {b}");
+        }
+    }
+}
+
+/// A snapshot is the matrix of that many windows.
+fn snapshots_are_matrices_of_fewer_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    // Four windows are evaluated together.
+    matrix(dir.path(), "all", "-c 128 -b 512 --chunks 12 --snapshots 4");
+    for n in [4, 8, 12] {
+        let snapshot = fs::read(dir.path().join(format!("all.gguf.at_{n}"))).unwrap();
+        let (alone, _) = matrix(dir.path(), &format!("alone-{n}"), &format!("-c 128 -b 512 --chunks {n}"));
+        assert!(snapshot == alone, "{n}");
+    }
+}
+
+/// The embeddings of a model without an output matrix are measured as the output, and nothing else changes.
+fn tied_embeddings_are_measured_as_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = |options: &str| {
+        let (bytes, _) = matrix(dir.path(), &format!("m{}", options.len()), options);
+        ImatrixFile::from_bytes(bytes).unwrap().load().unwrap().entries
+    };
+    let without = entries("-c 128 --chunks 4");
+    let mut with = entries("-c 128 --chunks 4 --process-output");
+    let output = with.remove(&b"token_embd.weight"[..]).unwrap();
+    assert!(with == without);
+    assert_eq!((output.sums.len(), output.counts.as_slice()), (256, &[4 * 128][..]));
+    assert!(output.sums.iter().all(|sum| *sum > 0.0));
+}
+
+/// The names of special tokens are these tokens on request, and in texts that a chat template has rendered.
+fn special_tokens_are_read_on_request() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let [model, names, chats, plain] = ["m.gguf", "names.txt", "chats.jsonl", "plain.txt"].map(|n| dir.path().join(n));
+    fs::copy(peers.data("glossary-bf16.gguf"), &model).unwrap();
+    let mut permissions = fs::metadata(&model).unwrap().permissions();
+    #[allow(clippy::permissions_set_readonly_false, reason = "a file of this test")]
+    permissions.set_readonly(false);
+    fs::set_permissions(&model, permissions).unwrap();
+    fs::write(&names, "<s>".repeat(2000)).unwrap();
+    let run = |line: &str| {
+        let out = dir.path().join("out.gguf");
+        let files = [("MODEL", &*model), ("NAMES", &*names), ("CHATS", &*chats), ("PLAIN", &*plain), ("OUT", &*out)];
+        let answer = with_library(&words(line, &files)).exits(0).json();
+        (fs::read(out).unwrap(), answer["windows"].as_u64().unwrap())
+    };
+    let (_, n) = run("imatrix compute MODEL NAMES -o OUT -f -j 1 -q --json -c 128");
+    let (_, parsed) = run("imatrix compute MODEL NAMES -o OUT -f -j 1 -q --json -c 128 --parse-special");
+    assert_eq!(parsed, 2001 / 128);
+    assert!(n > 2 * parsed, "{n} {parsed}");
+
+    // A template that begins the text itself renders conversations to the tokens of the plain text.
+    let template = "tokenizer.chat_template={% if loop is not defined %}{{ bos_token }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
+    gguf(["set", text(&model), template, "-q"]).exits(0);
+    let validation = fs::read_to_string(peers.data("glossary/validation.txt")).unwrap();
+    let start: String = validation.chars().take(3000).collect();
+    fs::write(&plain, &start).unwrap();
+    let line = serde_json::json!([{ "role": "user", "content": start.trim_end_matches('\n') }]);
+    fs::write(&chats, format!("{line}\n")).unwrap();
+    let (of_text, n) = run("imatrix compute MODEL PLAIN -o OUT -f -j 1 -q --json -c 128");
+    let (of_chats, m) = run("imatrix compute MODEL CHATS -o OUT -f -j 1 -q --json -c 128 --chat");
+    assert_eq!(n, m);
+    let [of_text, of_chats] = [of_text, of_chats].map(|bytes| ImatrixFile::from_bytes(bytes).unwrap().load().unwrap());
+    assert!(of_text.entries == of_chats.entries);
+}
+
+/// With a minimum for experts, windows are added until each has it; experts that do not get it are named.
+fn experts_get_a_minimum_of_tokens() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let [long, out] = ["long.txt", "out.gguf"].map(|name| dir.path().join(name));
+    let model = peers.data("hf/ref/mixtral-f16.gguf");
+    let validation = fs::read_to_string(peers.data("glossary/validation.txt")).unwrap();
+    fs::write(&long, validation.chars().take(2000).collect::<String>()).unwrap();
+    let files = [("MODEL", &*model), ("TEXT", &*long), ("OUT", &*out)];
+    let compute = |options: &str| {
+        let line = format!("imatrix compute MODEL TEXT -o OUT -f -j 1 -q --json -c 16 -b 16 --chunks 2 {options}");
+        let run = with_library(&words(&line, &files)).exits(0);
+        (run.json(), run.err)
+    };
+    let (two, _) = compute("");
+    let fewest = two["fewest_expert_tokens"].as_u64().unwrap();
+    assert_eq!(two["windows"], 2);
+    let (more, said) = compute(&format!("--min-expert-tokens {}", fewest + 4));
+    assert!(more["windows"].as_u64().unwrap() > 2 && more["fewest_expert_tokens"].as_u64().unwrap() >= fewest + 4);
+    assert_eq!((more["experts_below"].as_array().unwrap().len(), &*said), (0, ""));
+    let (most, said) = compute("--min-expert-tokens 1000000");
+    let below = most["experts_below"].as_array().unwrap();
+    assert!(!below.is_empty() && said.contains("experts with fewer than 1,000,000 tokens: blk.0."), "{said}");
+    let entry = ImatrixFile::open(&out).unwrap().load().unwrap().entries;
+    let n_experts: usize = entry.values().filter(|entry| entry.counts.len() > 1).map(|entry| entry.counts.len()).sum();
+    assert_eq!(below.len(), n_experts);
+}
+
+/// A signal ends a measurement at once, even in the middle of a batch, and a matrix that was interrupted many times has the bytes of one that was
+/// not: what an unfinished batch has added is dropped.
+fn interrupted_matrices_are_those_of_one_run() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let options = "-c 128 -b 4096 --chunks 128";
+    let (whole, _) = matrix(dir.path(), "whole", options);
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
+    let out = dir.path().join("out.gguf");
+    let line = format!("imatrix compute MODEL TEXT -o OUT -j 1 -q --resume {options}");
+    let files = [("MODEL", &*model), ("TEXT", &*validation), ("OUT", &*out)];
+    let mut n_interrupted = 0;
+    let mut after = Duration::from_millis(700);
+    while !out.exists() {
+        let ended = interrupted(start(&words(&line, &files)), after);
+        assert!(ended.status.success() == out.exists(), "{}", String::from_utf8_lossy(&ended.stderr));
+        n_interrupted += usize::from(!ended.status.success());
+        after += Duration::from_millis(700);
+    }
+    assert!(n_interrupted > 0);
+    assert!(!dir.path().join("out.gguf.partial").exists());
+    assert!(fs::read(&out).unwrap() == whole);
+}
+
+/// Sensitivities are measured, kept by an interrupted run, and weigh the errors of a target size.
+fn sensitivities_are_measured_and_used() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
+    let [whole, resumed, small] = ["whole.json", "resumed.json", "small.gguf"].map(|name| dir.path().join(name));
+    let files =
+        [("MODEL", &*model), ("TEXT", &*validation), ("WHOLE", &*whole), ("RESUMED", &*resumed), ("SMALL", &*small)];
+    let run = |line: &str| with_library(&words(line, &files));
+    let before = fs::read(&model).unwrap();
+    let said = run("sensitivity MODEL TEXT -o WHOLE -c 128 --chunks 2 -j 1").exits(0).err;
+    assert!(said.contains("22 tensors on 2 windows: about "), "{said}");
+    // The first tensor is kept; then a signal.
+    let mut child = start(&words("sensitivity MODEL TEXT -o RESUMED -c 128 --chunks 2 -j 1 -q --resume", &files));
+    let partial = dir.path().join("resumed.json.partial");
+    let kept = || fs::read_to_string(&partial).map_or(0, |text| text.lines().count());
+    let started = Instant::now();
+    while kept() < 3 && child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = interrupted(child, Duration::ZERO);
+    assert!(!ended.status.success() && !resumed.exists() && kept() >= 3);
+    let said = run("sensitivity MODEL TEXT -o RESUMED -c 128 --chunks 2 -j 1 --resume").exits(0).err;
+    assert!(said.contains("resumed: "), "{said}");
+    let read = |path: &PathBuf| serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap();
+    let found = read(&whole);
+    assert_eq!(found["tensors"], read(&resumed)["tensors"]);
+    let tensors = found["tensors"].as_array().unwrap();
+    assert_eq!(tensors.len(), 22);
+    let value = |tensor: &serde_json::Value, member: &str| tensor[member].as_f64().unwrap();
+    assert!(tensors.iter().all(|t| value(t, "divergence") > 0.0 && (0.1..0.2).contains(&value(t, "relative_error"))));
+    // The embeddings are the output as well.
+    let most = tensors.iter().max_by(|a, b| value(a, "divergence").total_cmp(&value(b, "divergence"))).unwrap();
+    assert_eq!(most["name"], "token_embd.weight");
+    let mut names = gguf_test::files::names(dir.path());
+    names.sort();
+    assert_eq!(names, ["resumed.json", "whole.json"]);
+    assert!(fs::read(&model).unwrap() == before);
+
+    // What is known to be sensitive gets the larger type.
+    let plan = |more: &str| {
+        let line = format!("quantize MODEL --target-bpw 4 --dry-run --json {more}");
+        gguf(words(&line, &files)).exits(0).json()["tensors"].clone()
+    };
+    assert!(plan("") != plan("--sensitivity WHOLE"));
+    let mut changed = found.clone();
+    for tensor in changed["tensors"].as_array_mut().unwrap() {
+        let is_first = tensor["name"] == "blk.2.attn_q.weight";
+        tensor["divergence"] = if is_first { 100.0 } else { 0.001 }.into();
+    }
+    fs::write(&whole, changed.to_string()).unwrap();
+    let planned = plan("--sensitivity WHOLE");
+    let of = |name: &str| planned.as_array().unwrap().iter().find(|t| t["name"] == name).unwrap()["type"].clone();
+    assert_eq!((of("blk.2.attn_q.weight"), of("blk.1.attn_q.weight") == "bf16"), ("bf16".into(), false));
+    fs::write(&whole, "{}").unwrap();
+    gguf(words("quantize MODEL SMALL --target-bpw 4 --sensitivity WHOLE", &files))
+        .exits(1)
+        .says(&["whole.json: not a file of sensitivities: missing field `format`", "`gguf sensitivity` writes one"]);
+}
+
+/// The library's process can neither connect nor write: one that tries stands for libllama.
+fn the_process_of_the_library_is_restricted() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, library, target] = ["try.c", "libllama.so", "written"].map(|name| dir.path().join(name));
+    fs::write(dir.path().join("there"), "there").unwrap();
+    let there = dir.path().join("there");
+    let code = r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/socket.h>
+        #include <unistd.h>
+        static void result(const char *what, int code) {
+            fprintf(stderr, "%s: %s\n", what, code < 0 ? strerror(errno) : "done");
+        }
+        __attribute__((constructor)) static void attempt(void) {
+            result("create", open(CREATED, O_CREAT | O_WRONLY, 0600));
+            result("change", open(THERE, O_WRONLY));
+            result("remove", unlink(THERE));
+            result("read", open(THERE, O_RDONLY));
+            result("connect", socket(AF_INET, SOCK_STREAM, 0));
+            result("connect6", socket(AF_INET6, SOCK_DGRAM, 0));
+            abort();
+        }"#;
+    fs::write(&source, code).unwrap();
+    let define = |name: &str, path: &Path| format!("-D{name}=\"{}\"", path.display());
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-shared", "-fPIC", &define("CREATED", &target), &define("THERE", &there), "-o"]);
+    assert!(compiler.arg(&library).arg(&source).status().unwrap().success());
+    let answer = gguf(["engine", "--llama", text(&peers().join("lib")), "--json"]).exits(0).json();
+    let is_denied = |what: &str| answer["denied"].as_array().unwrap().iter().any(|denied| denied == what);
+    let said = gguf(["engine", "--llama", text(dir.path())]).exits(2).err;
+    assert!(said.contains("read: done"), "{said}");
+    if is_denied("files") {
+        for what in ["create", "change", "remove"] {
+            assert!(said.contains(&format!("{what}: Permission denied")), "{said}");
+        }
+        assert!(!target.exists() && there.exists());
+    }
+    if is_denied("network") {
+        assert!(said.contains("connect: Permission denied") && said.contains("connect6: Permission denied"), "{said}");
+    }
+    // Linux has had both for years.
+    assert!(!cfg!(target_os = "linux") || is_denied("network"), "{answer}");
+}
+
+/// The script measures a matrix, the divergence of each type in the card, and generated text, and needs no other program.
+fn checkpoints_are_published_with_measurements() {
+    let peers = Peers::get();
+    let dir = tempfile::tempdir().unwrap();
+    let [calibration, validation, out] = ["calibration.txt", "validation.txt", "out"].map(|name| dir.path().join(name));
+    let all = fs::read_to_string(peers.data("glossary/validation.txt")).unwrap();
+    let (first, second) = all.split_at(all.floor_char_boundary(all.len() / 2));
+    fs::write(&calibration, first).unwrap();
+    fs::write(&validation, second).unwrap();
+    let program = gguf_test::program::path();
+    let path = std::env::join_paths([program.parent().unwrap(), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut command = Command::new("sh");
+    command.arg(examples.join("publish-measured.sh")).arg(examples.join("glossary")).arg(&out);
+    command.args([&calibration, &validation]).args(["--chunks", "3"]);
+    command.env("PATH", path).env("GGUF_LLAMA", peers::peers().join("lib"));
+    let run = || {
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "{said}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let mut run = run;
+    let printed = run();
+    assert!(
+        printed.lines().any(|line| line.starts_with("Glossary-2.9M-IQ3_XXS.gguf: ") && line.len() > 40),
+        "{printed}"
+    );
+    let card = fs::read_to_string(out.join("README.md")).unwrap();
+    let row = |name: &str| {
+        card.lines().find(|line| line.contains(name)).unwrap().split('|').nth(6).unwrap().trim().to_owned()
+    };
+    assert!(card.contains("| Quality | KLD | SHA-256 |"), "{card}");
+    let [small, large] = ["-Q2_K.gguf", "-Q8_0.gguf"].map(|name| row(name).parse::<f64>().unwrap());
+    assert!(small > 20.0 * large, "{small} {large}");
+    assert_eq!(row("-BF16.gguf"), "");
+    // What is there is kept.
+    assert_eq!(run().lines().last(), printed.lines().last());
+}
+
+/// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever.
+fn hostile_files_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let text_file = dir.path().join("text.txt");
+    fs::write(&text_file, "a b c d e f g h ".repeat(20)).unwrap();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let folder = dir.path().join("hostile");
+    fs::create_dir(&folder).unwrap();
+    paths.extend(hostile::write(&folder).iter().map(|name| folder.join(name)));
+    for (i, case) in corpus::all().into_iter().enumerate() {
+        let path = dir.path().join(format!("case-{i}.gguf"));
+        fs::write(&path, &case.bytes).unwrap();
+        paths.push(path);
+    }
+    for (i, file) in conformance::files().into_iter().enumerate() {
+        let path = dir.path().join(format!("suite-{i}.gguf"));
+        fs::write(&path, &file.start).unwrap();
+        // File systems have limits.
+        let made = fs::File::options().write(true).open(&path).and_then(|made| made.set_len(file.len));
+        paths.extend(made.is_ok().then_some(path));
+    }
+    assert!(paths.len() > 1500, "{}", paths.len());
+    let mut n_started = 0;
+    for path in &paths {
+        for args in [
+            ["perplexity", text(path), text(&text_file), "-c", "8", "--chunks", "2", "-q"].as_slice(),
+            &["run", text(path), "a b", "--raw", "--tokens", "2"],
+        ] {
+            let mut child = start(&[args, &["-j", "1"]].concat());
+            let started = Instant::now();
+            while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            let is_over = child.try_wait().unwrap().is_some();
+            if !is_over {
+                child.kill().unwrap();
+            }
+            let ended = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let code = ended.status.code();
+            assert!(is_over && matches!(code, Some(0..=2)), "{} {args:?}: {:?} {said}", path.display(), ended.status);
+            assert!(code == Some(0) || said.starts_with("gguf: error: "), "{}: {said}", path.display());
+            n_started += usize::from(code == Some(0) || said.contains("libllama"));
+        }
+    }
+    eprintln!("{} files, {n_started} runs with the library", paths.len());
+}
+
 gguf_test::tests! {
     [Peers, Shared] models_are_compared_side_by_side;
     [Peers, Shared] matrices_are_those_of_llama_imatrix;
+    [Peers, Shared] several_models_are_compared_in_one_table;
+    [Peers, Shared] greedy_text_is_that_of_llama_cpp;
+    [Peers, Shared] skipped_windows_are_left_out;
+    [Peers, Shared] snapshots_are_matrices_of_fewer_windows;
+    [Peers, Shared] tied_embeddings_are_measured_as_the_output;
+    [Peers, Shared] special_tokens_are_read_on_request;
+    [Peers, Shared] experts_get_a_minimum_of_tokens;
+    [Peers, Shared] interrupted_matrices_are_those_of_one_run;
+    [Peers, Shared] sensitivities_are_measured_and_used;
+    [Peers] the_process_of_the_library_is_restricted;
+    [Peers, Shared] checkpoints_are_published_with_measurements;
+    [Peers] hostile_files_are_errors;
     [Peers] unusable_libraries_are_refused;
+    [Peers, Shared, Packages] older_libraries_are_used_or_refused;
     [Peers, Shared] nothing_is_left_of_a_killed_program;
 }

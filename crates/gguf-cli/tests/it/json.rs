@@ -275,6 +275,7 @@ const LINES: &[(&str, i32)] = &[
     ("kld =@model.gguf @small.gguf @manifest --llama @other-depth", 2),
     ("run =@model.gguf prompt --llama @other-depth", 2),
     ("imatrix compute =@model.gguf @manifest -o @computed.gguf --llama @other-depth", 2),
+    ("sensitivity =@model.gguf @manifest -o @sensitivity.json --llama @other-depth", 2),
 ];
 
 #[track_caller]
@@ -354,6 +355,10 @@ fn bad_inputs_have_the_same_code_everywhere() {
         "kld @model.gguf @small.gguf @none",
         "kld @small.gguf --base @none",
         "imatrix compute @model.gguf @none -o @out.gguf",
+        "card @model.gguf --kld @none",
+        "sensitivity @model.gguf @none -o @out.json",
+        "sensitivity @model.gguf @manifest -o @out.json --imatrix @none",
+        "quantize @model.gguf @out.gguf --target-bpw 4 --sensitivity @none",
         "imatrix compute @model.gguf @manifest -o @out.gguf --continue @none",
     ] {
         let answer = run(&files, &schemas, line, 2);

@@ -201,6 +201,9 @@ fn of_model(file: &str, out: &str) -> Vec<String> {
         format!("kld {file} model.gguf recipe --llama ."),
         format!("kld model.gguf --base {file} --llama ."),
         format!("run {file} prompt --llama ."),
+        format!("card model.gguf --no-hash --kld {file}"),
+        format!("sensitivity {file} recipe -o {out}-35_ --llama ."),
+        format!("quantize model.gguf {out}-36_ --target-bpw 4 --sensitivity {file} -j 2"),
         format!("imatrix compute {file} recipe -o {out}-33_.gguf --llama ."),
         format!("imatrix compute model.gguf recipe -o {out}-34_.gguf --continue {file} --llama ."),
     ]

@@ -312,6 +312,7 @@ fn names_are_whole_in_every_table() {
         "perplexity",
         "kld",
         "run",
+        "sensitivity",
         "help",
         "completions",
         "man",

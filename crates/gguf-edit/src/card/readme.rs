@@ -123,9 +123,9 @@ impl Card {
                 found.push(CardDifference::MissingRow { file });
                 continue;
             };
-            for column in row.kind.columns().iter().filter(|column| !matches!(column, Column::File | Column::Quality)) {
-                let expected = plain(&row.cell(*column));
-                if *column == Column::Sha256 && expected.is_empty() {
+            for column in self.columns(row.kind).filter(|column| !matches!(column, Column::File | Column::Quality)) {
+                let expected = plain(&row.cell(column));
+                if column == Column::Sha256 && expected.is_empty() {
                     continue;
                 }
                 let column = column.title();

@@ -79,9 +79,13 @@ macro_rules! functions {
     };
 }
 
+/// The callback that ends an evaluation: `ggml_abort_callback`.
+pub type Abort = unsafe extern "C" fn(user: *mut c_void) -> bool;
+
 type Any = *mut c_void;
 
 functions! {
+    llama_set_abort_callback: fn(Any, Abort, Any);
     llama_backend_init: fn();
     llama_model_load_from_file: fn(*const c_char, Opaque) -> Any;
     llama_model_free: fn(Any);

@@ -16,6 +16,8 @@ pub struct Observer<'a> {
     abi: &'a Abi,
     what: Observe,
     pub sums: Observed,
+    /// The sums of finished groups of evaluations, for one that is cancelled.
+    finished: Observed,
     /// The first problem.
     pub failure: Option<Error>,
     inputs: Vec<f32>,
@@ -57,7 +59,29 @@ fn unusable(name: &[u8], why: &str) -> Error {
 
 impl<'a> Observer<'a> {
     pub fn new(abi: &'a Abi, what: Observe) -> Observer<'a> {
-        Observer { abi, what, sums: BTreeMap::new(), failure: None, inputs: Vec::new(), ids: Vec::new() }
+        Observer {
+            abi,
+            what,
+            sums: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            failure: None,
+            inputs: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Begins a group of evaluations: all before are finished.
+    pub fn begin(&mut self) {
+        if self.what != Observe::Nothing {
+            self.finished.clone_from(&self.sums);
+        }
+    }
+
+    /// Drops what was added since the group began.
+    pub fn roll_back(&mut self) {
+        if self.what != Observe::Nothing {
+            self.sums.clone_from(&self.finished);
+        }
     }
 
     /// The weight of a product whose inputs are collected.

@@ -14,11 +14,10 @@ use gguf_pipeline::Progress as _;
 use gguf_quantize::imatrix::{Format, ImatrixFile, Merge};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::combine::{format, format_of, old_format};
 use super::number;
-use crate::cmd::evaluation::{Checked, Library, WindowArgs, estimate_json, library_json, text_of};
+use crate::cmd::evaluation::{Checked, Library, WindowArgs, beside, estimate_json, identity, library_json, text_of};
 use crate::cmd::get::chat;
 use crate::cmd::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -145,7 +144,7 @@ impl Args {
         let mut datasets = before.datasets.clone();
         datasets.extend(self.texts.iter().map(|text| file_name(text)));
 
-        let mut engine = self.library.start()?;
+        let mut engine = self.library.start(&watch)?;
         let loaded = checked.load(&mut engine)?;
         let specials = Specials { add: !self.chat, parse: self.chat || self.parse_special };
         let tokens = engine.tokenize(&text, specials)?;
@@ -175,9 +174,14 @@ impl Args {
         let mut run = Measurement::new(&mut engine, &windows, observe, first, sums, so_far)?;
         loop {
             let start = run.done();
-            let is_more = run.next_group(|done, perplexity| {
+            let next = run.next_group(|done, perplexity| {
                 watch.step(done, total, &format!("windows, perplexity {:.4}", perplexity.value()));
-            })?;
+            });
+            // The sums of finished windows are kept.
+            let is_more = match next {
+                Err(e) if e.kind() != ErrorKind::Cancelled => return Err(e.into()),
+                next => next.unwrap_or(true),
+            };
             let done = run.done();
             if self.snapshots.is_some_and(|every| done / every > start / every) {
                 let path = beside(&self.output, &format!(".at_{done}"));
@@ -229,27 +233,14 @@ impl Args {
 
     /// What must be the same in a run that is continued.
     fn identity(&self, library: &Path, text: &[u8], windows: &Windows) -> Result<String, Failure> {
-        let mut hash = Sha256::new();
-        let mut add = |bytes: &[u8]| {
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
         let model = open::model(&self.model)?;
-        for path in
-            model.files().iter().map(|file| file.path()).chain([library]).chain(self.r#continue.iter().map(|p| &**p))
-        {
-            let data = fs::metadata(path).map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
-            let modified = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-            add(path.as_os_str().as_encoded_bytes());
-            add(format!("{} {modified:?}", data.len()).as_bytes());
-        }
-        add(text);
+        let files = model.files().iter().map(|file| file.path()).chain([library]);
         let mut options = *windows.options();
         // More windows of the same text, or other threads, continue the same sums.
         (options.chunks, options.n_threads) = (None, 0);
         let flags = (self.process_output, self.parse_special, self.chat);
-        add(format!("{options:?} {flags:?}").as_bytes());
-        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        let options = format!("{options:?} {flags:?}");
+        identity(files.chain(self.r#continue.iter().map(|p| &**p)), &[text, options.as_bytes()])
     }
 
     fn write(
@@ -332,12 +323,6 @@ fn tokens(n: i64) -> String {
 /// The file name of a text: folders are private, and matrices are published.
 fn file_name(path: &Path) -> Vec<u8> {
     path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes().to_vec()
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Reads the sums that an interrupted run has kept; `None` if it has kept none.

@@ -11,10 +11,11 @@ use gguf_quantize::budget::{Budget, Limit, Measured};
 use gguf_quantize::mix::parse_tensor_type;
 use serde::{Deserialize, Serialize};
 
+use super::sensitivities::Document;
 use crate::cmd::fleet;
 use crate::cmd::size::parse_size;
 use crate::failure::{Failure, Verdict};
-use crate::ui::grouped;
+use crate::ui::{Ui, grouped, shown_path};
 
 /// A size to stay within.
 #[derive(Debug, clap::Args)]
@@ -40,6 +41,10 @@ pub struct BudgetOptions {
     /// Use errors that --measure has written, and measure only the tensors that have none; repeatable
     #[arg(long, value_name = "FILE", requires = "limit")]
     pub measured: Vec<PathBuf>,
+
+    /// Weigh the errors of tensors by measured sensitivities, a file of gguf sensitivity
+    #[arg(long, value_name = "FILE", requires = "limit")]
+    sensitivity: Option<PathBuf>,
 }
 
 fn parse_share(text: &str) -> Result<(usize, usize), String> {
@@ -114,12 +119,31 @@ pub fn read_measured(paths: &[PathBuf], draft: &Draft, matrix: Option<&MatrixFil
 }
 
 impl BudgetOptions {
-    /// The requested size and candidate types, if any.
-    pub fn budget(&self) -> Option<Budget<'static>> {
+    /// The requested size, candidate types and sensitivities, if there is a size. A warning says if relative errors were measured with an importance
+    /// matrix and are needed without one, or the other way around.
+    ///
+    /// # Errors
+    /// If the file of sensitivities cannot be read.
+    pub fn budget(&self, ui: &mut Ui, has_imatrix: bool) -> Result<Option<Budget<'static>>, Failure> {
         let size = self.target_size.map(Limit::FileBytes);
-        let limit = size.or(self.target_bpw.map(Limit::BitsPerWeight))?;
+        let Some(limit) = size.or(self.target_bpw.map(Limit::BitsPerWeight)) else { return Ok(None) };
         let candidates = (!self.candidates.is_empty()).then(|| self.candidates.clone());
-        Some(Budget { candidates, ..Budget::new(limit) })
+        let mut sensitivities = None;
+        if let Some(path) = &self.sensitivity {
+            let document = Document::read(path)?;
+            if document.has_imatrix != has_imatrix {
+                let how = if document.has_imatrix { "with" } else { "without" };
+                let problem = format!("measured {how} an importance matrix; use the same matrix for both commands");
+                ui.warning(&format!("{}: {problem}", shown_path(path)));
+            }
+            sensitivities = Some(document.sensitivities());
+        }
+        Ok(Some(Budget { candidates, sensitivities, ..Budget::new(limit) }))
+    }
+
+    /// The files that the output must not replace.
+    pub fn file(&self) -> Option<&Path> {
+        self.sensitivity.as_deref()
     }
 }
 

@@ -100,6 +100,11 @@ impl Options {
         path.map(|path| fleet::matrix_file(path, &self.include_weights, &self.exclude_weights)).transpose()
     }
 
+    /// Whether there is an importance matrix.
+    pub fn has_matrix(&self) -> bool {
+        self.imatrix.is_some()
+    }
+
     /// Converts the options for the quantizer. `target` is the requested file type or size.
     ///
     /// # Errors
