@@ -535,6 +535,24 @@ fn checkpoints_are_published_with_measurements() {
     assert_eq!(run().lines().last(), printed.lines().last());
 }
 
+/// The exit code and the messages of a run, which must end by itself, and must say why it fails.
+fn within_a_minute(mut child: Child, path: &Path) -> (i32, String) {
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    let is_over = child.try_wait().unwrap().is_some();
+    if !is_over {
+        child.kill().unwrap();
+    }
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let code = ended.status.code().unwrap_or(-1);
+    assert!(is_over && matches!(code, 0..=2), "{}: {:?} {said}", path.display(), ended.status);
+    assert!(code == 0 || said.contains("gguf: error: "), "{}: {said}", path.display());
+    (code, said)
+}
+
 /// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever.
 fn hostile_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
@@ -557,30 +575,18 @@ fn hostile_files_are_errors() {
         paths.extend(made.is_ok().then_some(path));
     }
     assert!(paths.len() > 1500, "{}", paths.len());
-    let mut n_started = 0;
+    let mut n_loaded = 0;
     for path in &paths {
-        for args in [
-            ["perplexity", text(path), text(&text_file), "-c", "8", "--chunks", "2", "-q"].as_slice(),
-            &["run", text(path), "a b", "--raw", "--tokens", "2"],
-        ] {
-            let mut child = start(&[args, &["-j", "1"]].concat());
-            let started = Instant::now();
-            while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
-                std::thread::sleep(Duration::from_millis(3));
-            }
-            let is_over = child.try_wait().unwrap().is_some();
-            if !is_over {
-                child.kill().unwrap();
-            }
-            let ended = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stderr);
-            let code = ended.status.code();
-            assert!(is_over && matches!(code, Some(0..=2)), "{} {args:?}: {:?} {said}", path.display(), ended.status);
-            assert!(code == Some(0) || said.starts_with("gguf: error: "), "{}: {said}", path.display());
-            n_started += usize::from(code == Some(0) || said.contains("libllama"));
+        let args = ["perplexity", text(path), text(&text_file), "-c", "8", "--chunks", "2", "-j", "1", "-q"];
+        let (code, said) = within_a_minute(start(&args), path);
+        // Both commands check a model alike, before they start the library.
+        if code == 0 || said.contains("libllama") || said.contains("tokens") {
+            n_loaded += 1;
+            within_a_minute(start(&["run", text(path), "a b", "--raw", "--tokens", "2", "-j", "1"]), path);
         }
     }
-    eprintln!("{} files, {n_started} runs with the library", paths.len());
+    assert!(n_loaded > 0);
+    eprintln!("{} files, {n_loaded} were given to the library", paths.len());
 }
 
 gguf_test::tests! {
