@@ -180,7 +180,7 @@ fn interrupted(mut child: Child, after: Duration) -> Output {
 /// The texts of the arguments.
 fn words<'a>(line: &'a str, files: &'a [(&str, &Path)]) -> Vec<&'a str> {
     let word = |word: &'a str| files.iter().find(|(name, _)| *name == word).map_or(word, |(_, path)| text(path));
-    line.split(' ').map(word).collect()
+    line.split_whitespace().map(word).collect()
 }
 
 /// A matrix of the example model and the options; returns the file and the answer.
