@@ -250,7 +250,7 @@ fn greedy_text_is_that_of_llama_cpp() {
     assert!(theirs.len() > 60 && ours["text"].as_str().unwrap().starts_with(theirs), "{theirs:?} {ours}");
 }
 
-/// Skipped windows, and those before, have together the sums of all.
+/// Skipped windows, and those before, have together the sums of all. Each is evaluated alone, because the library's results depend on the batch.
 fn skipped_windows_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let sums = |name: &str, options: &str| {
@@ -258,15 +258,15 @@ fn skipped_windows_are_left_out() {
         let entries = ImatrixFile::from_bytes(bytes).unwrap().load().unwrap().entries;
         (entries, answer["windows"].as_u64().unwrap())
     };
-    let (all, _) = sums("all", "-c 128 --chunks 5");
-    let (first, n_first) = sums("first", "-c 128 --chunks 2");
-    let (rest, n_rest) = sums("rest", "-c 128 --chunks 3 --skip 2");
+    let (all, _) = sums("all", "-c 128 -b 128 --chunks 5");
+    let (first, n_first) = sums("first", "-c 128 -b 128 --chunks 2");
+    let (rest, n_rest) = sums("rest", "-c 128 -b 128 --chunks 3 --skip 2");
     assert_eq!((n_first, n_rest), (2, 3));
     for (name, entry) in &all {
         let [a, b] = [&first[name], &rest[name]];
         assert_eq!(entry.counts[0], a.counts[0] + b.counts[0]);
         for ((sum, a), b) in entry.sums.iter().zip(&a.sums).zip(&b.sums) {
-            assert!((sum - a - b).abs() <= 1e-4 * sum, "{sum} {a} {b}");
+            assert!((sum - a - b).abs() <= 1e-5 * sum, "{sum} {a} {b}");
         }
     }
 }
