@@ -439,7 +439,7 @@ fn sensitivities_are_measured_and_used() {
     }
     fs::write(&whole, changed.to_string()).unwrap();
     let planned = plan("--sensitivity WHOLE");
-    let of = |name: &str| planned.as_array().unwrap().iter().find(|t| t["name"] == name).unwrap()["type"].clone();
+    let of = |name: &str| planned.as_array().unwrap().iter().find(|t| t["name"] == name).unwrap()["to"].clone();
     assert_eq!((of("blk.2.attn_q.weight"), of("blk.1.attn_q.weight") == "bf16"), ("bf16".into(), false));
     fs::write(&whole, "{}").unwrap();
     gguf(words("quantize MODEL SMALL --target-bpw 4 --sensitivity WHOLE", &files))
