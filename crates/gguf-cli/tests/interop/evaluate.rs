@@ -404,7 +404,7 @@ fn sensitivities_are_measured_and_used() {
     let partial = dir.path().join("resumed.json.partial");
     let kept = || fs::read_to_string(&partial).map_or(0, |text| text.lines().count());
     let started = Instant::now();
-    while kept() < 3 && child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(120) {
+    while kept() < 3 && child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(600) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let ended = interrupted(child, Duration::ZERO);
@@ -501,9 +501,10 @@ fn checkpoints_are_published_with_measurements() {
     let dir = tempfile::tempdir().unwrap();
     let [calibration, validation, out] = ["calibration.txt", "validation.txt", "out"].map(|name| dir.path().join(name));
     let all = fs::read_to_string(peers.data("glossary/validation.txt")).unwrap();
-    let (first, second) = all.split_at(all.floor_char_boundary(all.len() / 2));
-    fs::write(&calibration, first).unwrap();
-    fs::write(&validation, second).unwrap();
+    let lines: Vec<&str> = all.lines().collect();
+    let (first, second) = lines.split_at(lines.len() / 2);
+    fs::write(&calibration, first.join("\n")).unwrap();
+    fs::write(&validation, second.join("\n")).unwrap();
     let program = gguf_test::program::path();
     let path = std::env::join_paths([program.parent().unwrap(), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -535,10 +536,11 @@ fn checkpoints_are_published_with_measurements() {
     assert_eq!(run().lines().last(), printed.lines().last());
 }
 
-/// The exit code and the messages of a run, which must end by itself, and must say why it fails.
-fn within_a_minute(mut child: Child, path: &Path) -> (i32, String) {
+/// The exit code and the messages of a run, which must end by itself, and must say why it fails. Machines that run tests may be slow, so the limit only
+/// recognizes a run that waits for ever.
+fn ended_by_itself(mut child: Child, path: &Path) -> (i32, String) {
     let started = Instant::now();
-    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(600) {
         std::thread::sleep(Duration::from_millis(3));
     }
     let is_over = child.try_wait().unwrap().is_some();
@@ -578,11 +580,11 @@ fn hostile_files_are_errors() {
     let mut n_loaded = 0;
     for path in &paths {
         let args = ["perplexity", text(path), text(&text_file), "-c", "8", "--chunks", "2", "-j", "1", "-q"];
-        let (code, said) = within_a_minute(start(&args), path);
+        let (code, said) = ended_by_itself(start(&args), path);
         // Both commands check a model alike, before they start the library.
         if code == 0 || said.contains("libllama") || said.contains("tokens") {
             n_loaded += 1;
-            within_a_minute(start(&["run", text(path), "a b", "--raw", "--tokens", "2", "-j", "1"]), path);
+            ended_by_itself(start(&["run", text(path), "a b", "--raw", "--tokens", "2", "-j", "1"]), path);
         }
     }
     assert!(n_loaded > 0);
