@@ -361,7 +361,7 @@ fn broken_files_of_the_old_format() {
     assert!(error(old(&[("a", 1, &values)], &[1, 0, 0, 0, 9, 0, 0, 0, b'x'])).contains("at least 42"));
     let mut huge = old(&[("a", 1, &values)], &[]);
     huge[13..17].copy_from_slice(&i32::MAX.to_le_bytes());
-    assert!(error(huge).contains("should have at least 8589934605"));
+    assert!(error(huge).contains("expected at least 8589934605"));
     // A text ends at its first NUL, as in llama.cpp.
     let cut = ImatrixFile::from_bytes(old(&[("a\0b", 1, &values)], &[])).unwrap();
     assert!(cut.entry(b"a").is_some());
