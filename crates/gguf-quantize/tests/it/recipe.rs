@@ -248,5 +248,5 @@ fn rules_that_take_too_long_are_refused() {
     assert!(decided(1).is_ok());
     let error = decided(2000).unwrap_err();
     assert_eq!(error, gguf_quantize::mix::MixError::Work { n_rules: 2000, n_tensors: 20_000 });
-    assert!(error.to_string().contains("at most 8589934592"), "{error}");
+    assert!(error.to_string().contains("exceed 8589934592"), "{error}");
 }
