@@ -238,7 +238,7 @@ impl Args {
         Journal::open(path, identity)
     }
 
-    fn about(&self, about: &About, windows: &Windows) -> Value {
+    fn about(&self, about: &About, windows: &Windows, original: &Original) -> Value {
         json!({
             "model": self.model.file_name().map(Path::new).map(json::path),
             "text": self.text.file_name().map(Path::new).map(json::path),
@@ -247,14 +247,13 @@ impl Args {
             "type": self.r#type.to_string(),
             "n_ctx": windows.n_ctx(),
             "windows": windows.len(),
+            "tokens": original.perplexity().count,
+            "perplexity": original.perplexity().value(),
         })
     }
 
     fn write(&self, about: &About, windows: &Windows, original: &Original, done: &[Measured]) -> Result<(), Failure> {
-        let mut about = self.about(about, windows);
-        about["tokens"] = original.perplexity().count.into();
-        about["perplexity"] = original.perplexity().value().into();
-        let document = Document::new(about, self.imatrix.is_some(), done.to_vec());
+        let document = Document::new(self.about(about, windows, original), self.imatrix.is_some(), done.to_vec());
         let fail =
             |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: cannot write: {e}", self.output.display()));
         let output = Output::create(&self.output, self.force)?;
