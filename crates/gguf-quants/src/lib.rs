@@ -78,12 +78,7 @@ pub mod float8;
 )]
 mod grids;
 #[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "vectors have fixed sizes"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "vectors have fixed sizes")]
 mod lanes;
 #[expect(
     clippy::cast_possible_truncation,
