@@ -265,13 +265,11 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
         let Scratch { x, roots, margin, full, turns, lines, codes } = scratch;
         let codes = &mut codes[lane];
 
-        // The part of each element in the sums, at each level.
-        let odd = odd_numbers::<L, E>(lanes);
-        let (mut of_a, mut of_b) = ([odd; E], [odd; E]);
+        let (mut of_x, mut of_roots) = ([0.0; E], [0.0; E]);
         for i in 0..E {
-            of_a[i] = lanes.splat(roots[i][lane] * full[lane]) * (odd * odd);
-            of_b[i] = lanes.splat(2.0 * (roots[i][lane] * x[i][lane])) * odd;
+            (of_x[i], of_roots[i]) = (x[i][lane], roots[i][lane]);
         }
+        let (of_a, of_b) = parts_of_lines::<L, E>(lanes, &of_x, &of_roots, full[lane]);
         let margin = lanes.splat(margin[lane]);
         let far = lanes.splat(f32::INFINITY);
 
@@ -371,6 +369,23 @@ impl Lines {
             there.select(b, lanes.splat(f32::NEG_INFINITY)).store(&mut self.b[from..]);
         }
     }
+}
+
+/// The part of each element in the sums of a line, at each level.
+#[inline(always)]
+fn parts_of_lines<L: Lanes, const E: usize>(
+    lanes: L,
+    x: &[f32; E],
+    roots: &[f32; E],
+    full: f32,
+) -> ([L::F; E], [L::F; E]) {
+    let odd = odd_numbers::<L, E>(lanes);
+    let (mut of_a, mut of_b) = ([odd; E], [odd; E]);
+    for i in 0..E {
+        of_a[i] = lanes.splat(roots[i] * full) * (odd * odd);
+        of_b[i] = lanes.splat(2.0 * (roots[i] * x[i])) * odd;
+    }
+    (of_a, of_b)
 }
 
 /// The odd numbers that levels stand for, and repeated if there are four.
@@ -594,9 +609,7 @@ mod tests {
 
     fn difference<T: Grids, const E: usize>(list: &[u16; EIGHT], full: f32, x: &[f32; E], roots: &[f32; E]) -> f64 {
         let rule = T::RULE;
-        let odd = odd_numbers::<Arrays, E>(Arrays);
-        let of_a: [_; E] = core::array::from_fn(|i| Arrays.splat(roots[i] * full) * (odd * odd));
-        let of_b: [_; E] = core::array::from_fn(|i| Arrays.splat(2.0 * (roots[i] * x[i])) * odd);
+        let (of_a, of_b) = parts_of_lines::<Arrays, E>(Arrays, x, roots, full);
         let mut lines = Scratch::new().lines;
         lines.compute::<Arrays, E>(Arrays, (&of_a, &of_b), list, EIGHT);
         let mut worst = 0.0f64;
@@ -629,9 +642,9 @@ mod tests {
     fn lines_have_the_order_of_the_errors() {
         let fours = worst_difference::<iq3_xxs::Block, 4>().max(worst_difference::<iq3_s::Block, 4>());
         let eights = worst_difference::<iq2_xxs::Block, 8>().max(worst_difference::<iq2_s::Block, 8>());
-        println!("{fours} {eights}");
-        assert!(fours > 1.0 && fours < margin(4), "{fours}");
-        assert!(eights > 1.0 && eights < margin(8), "{eights}");
+        // The search finds a quarter of the bound.
+        assert!(fours > 5.0 && fours < margin(4), "{fours}");
+        assert!(eights > 5.0 && eights < margin(8), "{eights}");
     }
 
     #[test]
