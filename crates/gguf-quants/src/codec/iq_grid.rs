@@ -11,10 +11,7 @@
 //! rounded and, if the codebook lacks the point, replaced by the best of its neighbours; the best scale is kept. `Rule` describes the
 //! differences between the types.
 //!
-//! Nearly all time is spent on the neighbours. The result of a group under one scale does not depend on the other scales, so the kernel
-//! first rounds one group with every scale, one sub-block per lane, and then processes lane by lane: eight neighbours at a time in eight
-//! lanes. An element has few levels, so its errors are computed once for each level and selected from a register; each neighbour's sum is
-//! added in the order of the elements, and so has the bits of the reference.
+//! The kernel (`tile.rs`) has one sub-block per lane. Nearly all time is spent on the points of its groups and their neighbours (`runs.rs`).
 #![allow(clippy::needless_range_loop, reason = "elements, groups and steps are counted")]
 
 mod runs;
