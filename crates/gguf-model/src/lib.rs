@@ -4,7 +4,8 @@
 //!
 //! * [`arch::of`] is the table of an architecture, [`arch::of_class`] that of a class of transformers; [`arch::required_keys`] lists the keys
 //!   that a model needs, [`image::recognize`] the architecture of an image model.
-//! * [`role::match_template`] and [`role::TensorName`] read names of tensors; [`naming::file_name`] and [`naming::new_name`] make names of files.
+//! * [`role::match_template`] and [`role::TensorName`] read names of tensors; [`naming::file_name`], [`naming::new_name`] and [`naming::with_prefix`] make
+//!   names of files.
 //! * [`formula::check`] checks an expression of the tables.
 //! * [`tokenizer::Vocab`] and [`tokenizer::Encoder`] are the tokenizer; [`check::model`] reports findings, [`summary::summary`] summarizes.
 #![forbid(unsafe_code)]

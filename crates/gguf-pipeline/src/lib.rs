@@ -11,7 +11,7 @@
 //! * [`Progress`] receives [events](Event), and can cancel the work.
 //! * [`scan_tensors`] searches for NaN, infinity and zeros, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
 //!   [`workers`] is the worker loop.
-//! * [`fleet`] divides the run of a plan among machines.
+//! * [`fleet`] divides the run of a plan among machines; [`fleet::MemoryPlace`] keeps the outputs in memory.
 //! * [`verify`] compares the data that a draft makes with that of a file.
 //! * [`range::check_range`] searches the source of a plan; [`moves::Move`], [`plan::Shape`] and [`plan::InputName`] are parts of tensors in a plan.
 #![forbid(unsafe_code)]
