@@ -1,6 +1,6 @@
 //! Work divided among machines: a plan as a value, parts of its outputs, and their completion.
 //!
-//! A [`FleetPlan`] is a [`Plan`](crate::Plan) in JSON. It names the files of the source with their lengths and versions, and has all that
+//! A [`FleetPlan`] is a [`Plan`] in JSON. It names the files of the source with their lengths and versions, and has all that
 //! determines the bytes of the outputs, except the heads, which are kept beside the outputs because they may be large. Any number of workers
 //! make its parts, in any order; a commit completes the outputs.
 //!
