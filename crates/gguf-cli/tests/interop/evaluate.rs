@@ -167,12 +167,12 @@ fn start(args: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// The output of a run that a signal interrupts after some time.
+/// The output of a run that a signal ends after some time. Not SIGINT, which a test that a shell started in the background ignores.
 fn interrupted(mut child: Child, after: Duration) -> Output {
     std::thread::sleep(after);
     if child.try_wait().unwrap().is_none() {
         let id = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
     child.wait_with_output().unwrap()
 }

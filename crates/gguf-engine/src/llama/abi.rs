@@ -85,8 +85,8 @@ pub type Abort = unsafe extern "C" fn(user: *mut c_void) -> bool;
 type Any = *mut c_void;
 
 functions! {
-    llama_set_abort_callback: fn(Any, Abort, Any);
     llama_backend_init: fn();
+    llama_set_abort_callback: fn(Any, Abort, Any);
     llama_model_load_from_file: fn(*const c_char, Opaque) -> Any;
     llama_model_free: fn(Any);
     llama_init_from_model: fn(Any, Opaque) -> Any;
