@@ -72,8 +72,8 @@ installed_program() {
   "$program" check "$target/installed/glossary.gguf"
   # Local work and URLs take 9.5 MB; minijinja, which checks and renders chat templates, some 0.4 MB; `export`, `verify` and `lora merge` 0.4 MB; the
   # evaluation of models through an installed libllama 0.5 MB; plans, parts and commits for many machines 0.28 MB, most of it the JSON of
-  # operations.
-  [ "$bytes" -lt 11000000 ] || { echo 'it has 11 MB or more'; return 1; }
+  # operations; sensitivities of tensors and more configurations of exports 0.2 MB.
+  [ "$bytes" -lt 11100000 ] || { echo 'it has 11.1 MB or more'; return 1; }
 }
 
 # The archive of a release: its program runs, and a C program finds the library through pkg-config.

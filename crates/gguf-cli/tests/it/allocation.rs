@@ -31,7 +31,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/export.rs", 2, "MAX_FACTORS; tensors of a plan"),
     ("gguf-hf/src/export/adapter.rs", 1, "PIECE"),
     ("gguf-hf/src/export/files.rs", 2, "tensors of a plan; a head that was made"),
-    ("gguf-hf/src/export/solve.rs", 2, "elements of an array that was walked"),
+    ("gguf-hf/src/export/solve.rs", 5, "elements of an array that was walked; N_FACTORS; MAX_BLOCKS"),
     ("gguf-hf/src/export/sources.rs", 1, "sources of a table's row"),
     ("gguf-hf/src/export/tokenizer/json.rs", 1, "bytes that were read"),
     ("gguf-hf/src/export/values.rs", 2, "the blocks of a chunk"),
@@ -85,6 +85,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-quantize/src/imatrix/read.rs", 1, "reserved before"),
     ("gguf-quantize/src/imatrix/write.rs", 1, "BUFFER"),
     ("gguf-quantize/src/mix/pattern.rs", 3, "MAX_STEPS times MAX_NAME; a repetition of the grammar"),
+    ("gguf-quantize/src/sensitivity.rs", 1, "PIECE"),
     ("ggufkit/src/check/data.rs", 1, "files"),
     ("ggufkit/src/verify/causes.rs", 1, "SAMPLE"),
 ];

@@ -326,7 +326,7 @@ fn what_would_fail_in_the_middle_of_the_work_fails_before_it() {
     for (args, code, said) in [
         (&[model, "Q4_K_M", "-n", "--token-embedding-type", "iq1_s"] as &[&str], 1, needs),
         (&[model, "IQ2_XS", "-n", "--pure", "--imatrix", matrix], 1, needs),
-        (&[matrix, out, "Q4_K_M"], 1, "imatrix.gguf: an importance matrix; give the model"),
+        (&[matrix, out, "Q4_K_M"], 1, "imatrix.gguf: an importance matrix; pass the model"),
         (&[model, "Q4_K_M", out], 2, "the file type comes last"),
     ] {
         quantize(args).exits(code).says(&[said]);

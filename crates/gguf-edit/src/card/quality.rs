@@ -16,7 +16,7 @@ pub fn of(file_type: FileType) -> Option<&'static str> {
         "IQ4_XS" => "quality close to Q4_K_S in a smaller file",
         "IQ4_NL" => "quality and size close to Q4_K_S",
         "Q3_K_L" | "Q3_K_M" | "Q3_K_S" => "noticeable loss; for machines with little memory",
-        "IQ3_M" | "IQ3_S" => "noticeable loss; with a matrix, less than Q3_K of the same size",
+        "IQ3_M" | "IQ3_S" => "noticeable loss; with a matrix, less than that of Q3_K",
         "IQ3_XS" | "IQ3_XXS" => "noticeable loss; smaller than Q3_K",
         "Q2_K" | "Q2_K_S" => "large loss",
         "IQ2_M" | "IQ2_S" | "IQ2_XS" | "IQ2_XXS" => "large loss; for models that fit in no other way",

@@ -410,10 +410,10 @@ mod tests {
         assert!(callback_in(&other).unwrap_err().contains("n_batch = 2048"));
         let mut none = params(88, 160);
         none[88 + 20] = 8;
-        assert!(callback_in(&none).unwrap_err().contains("no place"));
+        assert!(callback_in(&none).unwrap_err().contains("not found"));
         let mut two = params(88, 200);
         let copy = two[88..112].to_vec();
         two[160..184].copy_from_slice(&copy);
-        assert!(callback_in(&two).unwrap_err().contains("two places"));
+        assert!(callback_in(&two).unwrap_err().contains("found twice"));
     }
 }

@@ -37,6 +37,9 @@ const MAX_SHARE: u32 = 1000;
 /// The relative error of a root of a number in single precision.
 const NEAR: f64 = 1e-6;
 
+/// The most blocks for which a list with an element for each is made.
+const MAX_BLOCKS: u64 = 4096;
+
 /// The longest list of which only the length is known.
 const MAX_LIST: u64 = 64;
 
@@ -140,7 +143,7 @@ impl Solver<'_> {
             }
             Formula::Index(object, name) => match (self.path_of(object), name.as_ref()) {
                 (_, Formula::Constant(Json::Number(_))) => {
-                    let n = usize::try_from(self.fields.n_blocks).unwrap_or(0);
+                    let n = usize::try_from(self.fields.n_blocks.min(MAX_BLOCKS)).unwrap_or(0);
                     self.descend(object, &Json::Array(vec![target.clone(); n]), open, found);
                 }
                 (Some(path), Formula::Constant(Json::String(name))) => {
@@ -393,9 +396,10 @@ impl Solver<'_> {
                 }
             }
             (Function::NLeading, Some(kind)) => {
-                if let (Some(n), kind) = (target.as_u64().filter(|n| *n <= self.fields.n_blocks), self.value(kind)) {
+                let n_blocks = self.fields.n_blocks.min(MAX_BLOCKS);
+                if let (Some(n), kind) = (target.as_u64().filter(|n| *n <= n_blocks), self.value(kind)) {
                     let other = if kind.is_number() { json!(1) } else { json!("sparse") };
-                    let list = (0..self.fields.n_blocks).map(|i| if i < n { kind.clone() } else { other.clone() });
+                    let list = (0..n_blocks).map(|i| if i < n { kind.clone() } else { other.clone() });
                     self.descend(first, &list.collect(), open, found);
                 }
             }
