@@ -106,6 +106,9 @@ errors! {
     "A model cannot be planned or written. Feature `edit`."
     #[cfg(feature = "edit")]
     Pipeline(gguf_pipeline::Error);
+    "The run of a plan cannot be divided among machines, or a part cannot be made. Feature `edit`."
+    #[cfg(feature = "edit")]
+    Fleet(gguf_pipeline::fleet::FleetError);
     "A model cannot be merged, split or compared. Feature `edit`."
     #[cfg(feature = "edit")]
     Edit(gguf_edit::Error);

@@ -202,7 +202,10 @@ fn lists_of_a_card_are_bounded() {
         let more = run("card-more", &[("README.md", card(90_000).as_bytes())], &MetadataOptions::default()).unwrap();
         assert_eq!(n_keys(&more), 0);
         let messages: Vec<String> = more.warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(messages, [format!("README.md: {key} lists 90000 entries; at most 1000 are read: the list is ignored")]);
+        assert_eq!(
+            messages,
+            [format!("README.md: {key} lists 90000 entries; at most 1000 are read: the list is ignored")]
+        );
         // The rest of the card is used.
         assert!(lines(&more.kvs).contains(&"general.license = mit".to_owned()));
     }

@@ -60,7 +60,7 @@ fn every_error_of_a_library_is_converted_or_the_cause_of_one() {
         "gguf-quants": quants::CodecError, quants::RowsError, quants::UnknownIsa;
         "gguf-io": io::Error, io::WriteError, io::TensorProblem, io::ShardsProblem;
         "gguf-model": model::tokenizer::VocabError, model::tokenizer::EncoderError, model::formula::SyntaxError;
-        "gguf-pipeline": pipeline::Error;
+        "gguf-pipeline": pipeline::Error, pipeline::fleet::FleetError;
         "gguf-quantize": quantize::Error, quantize::imatrix::Error, quantize::PruneError, quantize::mix::MixError,
             quantize::mix::PatternError, quantize::mix::TensorTypeError, quantize::mix::UnknownName,
             quantize::mix::recipe::RecipeError;
