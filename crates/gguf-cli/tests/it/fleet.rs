@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(unix)]
 use std::time::Duration;
 
 use gguf_test::files::{folder, names, text};
-use gguf_test::program::{Run, gguf, program, words};
+#[cfg(unix)]
+use gguf_test::program::program;
+use gguf_test::program::{Run, gguf, words};
 
 use crate::deep::checkpoint;
 
