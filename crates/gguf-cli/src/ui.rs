@@ -18,7 +18,7 @@ mod table;
 
 pub use gguf_format::check::grouped;
 pub use gguf_io::shown_path;
-pub use number::{bits_per_weight, count, digits, duration, percent, rate, rounded, share, size};
+pub use number::{bits_per_weight, count, digits, duration, number, percent, rate, rounded, share, size};
 pub use progress::ProgressLine;
 pub use table::{Column, Table};
 

@@ -67,7 +67,7 @@ pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, OtherFile, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
 pub use reads::ReadAhead;
-pub use run::{check_outputs, disk_space, run_all, run_all_to};
+pub use run::{check_outputs, check_paths, disk_space, run_all, run_all_to};
 pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
 pub use source::{FilePlace, Source, SourceRead, SourceVersion, Stored};

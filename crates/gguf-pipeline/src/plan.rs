@@ -518,6 +518,11 @@ impl Plan {
         self.draft.head.dialect.order
     }
 
+    /// The draft that is laid out.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
     /// The draft, to be edited and laid out again. Comparisons of the next output use the size of this one, unless another size is set.
     pub fn into_draft(self) -> Draft {
         let input_bytes = Some(self.input_bytes());

@@ -8,7 +8,7 @@ use crate::chunk::Lane;
 use crate::error::Error;
 use crate::execute::{Overflow, Part, Run};
 use crate::options::{RunOptions, RunSummary};
-use crate::plan::{Plan, TensorPlan};
+use crate::plan::{Draft, Plan, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::reads::ReadAhead;
 use crate::report::Errors;
@@ -209,6 +209,14 @@ fn fill(
 /// If two outputs have the same path, an output would replace an input, an output exists and may not be replaced, or its folder is missing.
 pub fn check_outputs(plans: &[(&Plan, &Path)], options: &RunOptions) -> Result<(), Error> {
     Files::new(plans, options).check()
+}
+
+/// Checks the paths of files that are written for a draft, such as a plan of its work, together with those of its outputs, as [`check_outputs`] does.
+///
+/// # Errors
+/// As for [`check_outputs`].
+pub fn check_paths(draft: &Draft, paths: Vec<PathBuf>, options: &RunOptions) -> Result<(), Error> {
+    Files::at(paths, vec![draft.inputs.clone()], options).check()
 }
 
 /// The free space of the disks of the outputs, and how much of it they take; see [`gguf_io::disk_space`]. A run checks it before its work.

@@ -43,10 +43,16 @@ fn missing_folder(path: &Path) -> Option<&Path> {
 impl Files {
     /// The files of plans, for their output paths.
     pub(crate) fn new(plans: &[(&Plan, &Path)], options: &RunOptions) -> Files {
+        let paths = plans.iter().flat_map(|(plan, out)| plan.output_paths(out)).collect();
+        Files::at(paths, plans.iter().map(|(plan, _)| plan.draft.inputs.clone()).collect(), options)
+    }
+
+    /// Files with these paths, which must not replace the inputs.
+    pub(crate) fn at(paths: Vec<PathBuf>, inputs: Vec<Vec<PathBuf>>, options: &RunOptions) -> Files {
         Files {
-            paths: plans.iter().flat_map(|(plan, out)| plan.output_paths(out)).collect(),
-            inputs: plans.iter().map(|(plan, _)| plan.draft.inputs.clone()).collect(),
-            protected: options.protect.clone(),
+            paths,
+            inputs,
+            protected: options.protect.iter().filter_map(|path| path.canonicalize().ok()).collect(),
             force: options.force,
             resume: options.resume,
             create_folders: options.create_folders,

@@ -11,7 +11,7 @@ use super::fleet;
 use super::writing::{Hashing, print_written};
 use crate::failure::{Outcome, Verdict};
 use crate::json;
-use crate::ui::{Ui, duration, grouped, size};
+use crate::ui::{Ui, duration, grouped, number, size};
 use crate::watch::Watch;
 
 /// Complete the output of a plan whose parts are done.
@@ -89,9 +89,8 @@ impl Args {
         }
         if !self.quiet {
             ui.note(&format!(
-                "{} {}, {} in {}",
-                grouped(plan.n_parts() as u64),
-                if plan.n_parts() == 1 { "part" } else { "parts" },
+                "{}, {} in {}",
+                number(plan.n_parts() as u64, "part", "parts"),
                 size(plan.file_bytes()),
                 duration(watch.elapsed())
             ));

@@ -481,7 +481,7 @@ impl Args {
     ) -> Outcome {
         if self.dividing.plan_only.is_some() {
             let matrix = self.quantization.matrix_file()?;
-            return self.dividing.write(ui, planned.plan, out, matrix, self.force, self.quiet);
+            return self.dividing.write(ui, planned.plan, out, matrix, &self.run_options(), self.quiet);
         }
         match out {
             Some(out) if !self.dry_run => planned.write(ui, out, &self.run_options(), self.answer(), &[]),

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_io::{Output, ReadAt};
-use gguf_pipeline::Importance;
 use gguf_pipeline::fleet::{FleetError, FleetOptions, FleetPlan, MatrixFile, Place};
 use gguf_pipeline::plan::Plan;
+use gguf_pipeline::{Importance, RunOptions};
 use gguf_quantize::imatrix::ImatrixFile;
 
 use super::size::parse_limit;
 use super::writing::{Hashing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
-use crate::ui::{Ui, grouped, size};
+use crate::ui::{Ui, number, size};
 
 /// The longest plan that is read. That of a model of a trillion weights has some 5 MB.
 const MAX_PLAN: u64 = 64 << 20;
@@ -45,7 +45,7 @@ fn part_size(text: &str) -> Result<NonZeroU64, String> {
 }
 
 impl Dividing {
-    /// Begins the outputs of a plan, and writes the plan. The plan file must not replace `out`, and outputs must not replace files of the source.
+    /// Begins the outputs of a plan, and writes the plan. `options` say whether files may be replaced, and which must not be.
     ///
     /// # Errors
     /// If the plan cannot be divided, or an output exists or was begun.
@@ -55,24 +55,23 @@ impl Dividing {
         plan: &Plan,
         out: Option<&Path>,
         matrix: Option<MatrixFile>,
-        force: bool,
+        run: &RunOptions,
         quiet: bool,
     ) -> Outcome {
         let (Some(file), Some(out)) = (&self.plan_only, out) else {
             return Err(Failure::CouldNotRun("--plan-only: expected an output".to_owned()));
         };
         super::not_stdout("--plan-only", file)?;
-        gguf_pipeline::check_outputs(&[(plan, out)], &gguf_pipeline::RunOptions::default().force(force))
-            .or_else(|e| if open::is_url(out) { Ok(()) } else { Err(e) })?;
-        Output::may_write(file, force)?;
+        let outputs: Vec<PathBuf> = plan.output_paths(out).iter().map(|path| absolute(path)).collect();
+        let local = outputs.iter().filter(|path| !open::is_url(path)).cloned();
+        gguf_pipeline::check_paths(plan.draft(), local.chain([absolute(file)]).collect(), run)?;
         let mut options = FleetOptions::default();
         options.part_bytes = self.part_size.map(NonZeroU64::get);
-        (options.replace, options.matrix) = (force, matrix);
-        let outputs: Vec<PathBuf> = plan.output_paths(out).iter().map(|path| absolute(path)).collect();
+        (options.replace, options.matrix) = (run.force, matrix);
         let new = FleetPlan::divide(plan, &outputs, options)?;
         let places = places(new.plan())?;
         let begun = new.begin(&places)?;
-        let written = begun.to_json().map_err(Failure::from).and_then(|json| write(file, force, &json));
+        let written = begun.to_json().map_err(Failure::from).and_then(|json| write(file, run.force, &json));
         if let Err(e) = written {
             // The error that is reported is the first.
             let _ = begun.abort(&places);
@@ -81,9 +80,8 @@ impl Dividing {
         if !quiet {
             let (n, bytes) = (begun.n_parts(), size(begun.file_bytes()));
             ui.note(&format!(
-                "{} {} of {} for {bytes}; make them with `gguf part {} --index I`, then run `gguf commit {}`",
-                grouped(n as u64),
-                if n == 1 { "part" } else { "parts" },
+                "{} of {} for {bytes}; make them with `gguf part {} --index I`, then run `gguf commit {}`",
+                number(n as u64, "part", "parts"),
                 size(begun.part_bytes()),
                 file.display(),
                 file.display()

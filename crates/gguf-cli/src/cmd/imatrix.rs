@@ -49,8 +49,3 @@ impl Args {
         }
     }
 }
-
-/// `1 entry`, `2,000 entries`
-pub fn number(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", crate::ui::grouped(n), if n == 1 { one } else { many })
-}

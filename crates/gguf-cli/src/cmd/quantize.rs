@@ -219,11 +219,13 @@ impl Args {
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
         if let Some((number, n_shares)) = self.budget.measure {
             let out = out.ok_or_else(|| Failure::CouldNotRun("--measure: expected an output".to_owned()))?;
+            let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
+            let options = how.run_options(Shown::Path, None).protect(self.budget.files());
+            gguf_pipeline::check_paths(&draft, vec![out.to_owned()], &options)?;
             let share = Share::new(budget, number, n_shares);
             let planned = how.plan(&self.input, &within, &share, None);
             watch.clear();
             planned?;
-            let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
             budget::write_measured(out, how.force, &draft, matrix, &share.into_measured())?;
             print_written(ui, &[out.to_owned()], Hashing::default())?;
             return Ok(Verdict::Good);
@@ -240,7 +242,7 @@ impl Args {
         watch.clear();
         let planned = planned?;
         let file_type = file_type(&planned.plan);
-        how.finish(ui, planned, out, &within, &file_type, self.budget.file().map(Path::to_owned))
+        how.finish(ui, planned, out, &within, &file_type, self.budget.files())
     }
 }
 
@@ -249,7 +251,7 @@ impl How {
     pub fn run(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goal: &Goal) -> Outcome {
         self.check_out(out)?;
         let planned = self.plan(input, goal, &goal.target, Some(goal))?;
-        self.finish(ui, planned, out, goal, goal, goal.file())
+        self.finish(ui, planned, out, goal, goal, goal.file().into_iter().collect())
     }
 
     /// Quantizes to several file types from one read, or prints the plan.
@@ -360,7 +362,7 @@ impl How {
     }
 
     /// Runs a plan, or prints it. `target` is the requested type or size, and `file_type` is the resulting file type. The output must not
-    /// replace `recipe`.
+    /// replace the files in `protect`.
     fn finish(
         &self,
         ui: &mut Ui,
@@ -368,18 +370,18 @@ impl How {
         out: Option<&Path>,
         target: &dyn Display,
         file_type: &dyn Display,
-        recipe: Option<PathBuf>,
+        protect: Vec<PathBuf>,
     ) -> Outcome {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
         let plan = self.shards.apply(ui, planned.plan)?;
         let answer = self.answer();
-        let options = self.run_options(answer.shown, out).protect(recipe);
+        let options = self.run_options(answer.shown, out).protect(protect);
         let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
         if self.dividing.plan_only.is_some() {
             let matrix = self.options.matrix_file()?;
-            return self.dividing.write(ui, &plan, out.as_deref(), matrix, self.force, self.quiet);
+            return self.dividing.write(ui, &plan, out.as_deref(), matrix, &options, self.quiet);
         }
         let planned = Planned::new(&plan, target);
         match &out {

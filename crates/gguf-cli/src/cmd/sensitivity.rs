@@ -19,12 +19,11 @@ use serde_json::{Value, json};
 use super::evaluation::{
     Checked, Library, WindowArgs, beside, expect_other, identity, library_json, text_of, windows_of,
 };
-use super::imatrix::number;
 use super::quantize::{Document, Measured};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
-use crate::ui::{Ui, duration};
+use crate::ui::{Ui, duration, number};
 use crate::watch::Watch;
 
 /// Number of windows, unless an option sets another.
@@ -39,7 +38,8 @@ const NAMED: usize = 3;
 /// type: the model is copied to OUT.scratch.gguf, and the decoded values of one tensor after the other are written
 /// into the copy while it is loaded. It takes as many evaluations of the text as there are tensors, so the time is
 /// estimated first. By default, 16 windows of the text are used. The original's probabilities are kept in
-/// OUT.scratch.logits; both files are removed at the end. The library is that of gguf engine.
+/// OUT.scratch.logits; both files are removed at the end. `gguf engine` shows the
+/// library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -140,7 +140,12 @@ impl Args {
         let [model, logits] = [".scratch.gguf", ".scratch.logits"].map(|ending| beside(&self.output, ending));
         let files = ScratchFiles { model, logits };
         let target = Target::FileType(self.r#type);
-        let mut scratch = Scratch::new(open::model(&self.model)?, matrix, target, &files.model, &watch)?;
+        let scratch = Scratch::new(open::model(&self.model)?, matrix, target, &files.model, &watch);
+        let mut scratch = scratch.map_err(|e| match e {
+            // The hint of quantization is an option that this command does not have.
+            gguf_quantize::Error::Requantize { .. } => Failure::Bad(e.to_string()),
+            e => e.into(),
+        })?;
         watch.clear();
         for warning in scratch.warnings() {
             ui.warning(&warning.to_string());

@@ -224,7 +224,7 @@ impl Writing {
             .threads(self.threads)
             .force(self.force)
             .create_folders(names_folders(out))
-            .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
+            .protect(protect.to_vec());
         let out = path_of(out, plan)?;
         let watch = Watch::new(self.quiet);
         let result = open::run(plan, &out, &options, &watch);

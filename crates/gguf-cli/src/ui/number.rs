@@ -86,6 +86,11 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// `1 entry`, `2,000 entries`
+pub fn number(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", super::grouped(n), if n == 1 { one } else { many })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -95,6 +95,44 @@ fn a_conversion_is_divided_as_well() {
     }
 }
 
+/// Neither a plan nor measured errors replace an input or the output, whatever the options.
+#[test]
+fn plans_and_measurements_replace_no_input() {
+    let dir = folder();
+    let model = model(dir.path());
+    let here = |name: &str| dir.path().join(name);
+    fs::create_dir(here("more")).unwrap();
+    let [out, measured, template] = ["out.gguf", "measured.json", "template.jinja"].map(here);
+    fs::write(&template, "{{ messages }}").unwrap();
+    let size = "--target-bpw 5 --candidates q4_K,q5_K";
+    let quantize = |line: String| run(&format!("quantize {} {line} -q", model.display()));
+    quantize(format!("{} {size} --measure 0/2", measured.display())).exits(0);
+    // Not the path by which the file is found.
+    let other = |path: &Path| format!("{}/more/../{}", dir.path().display(), path.file_name().unwrap().display());
+    let before: Vec<_> = [&model, &measured, &template].map(|path| fs::read(path).unwrap()).into();
+    let cases = [
+        format!("{} Q8_0 --force --plan-only {}", out.display(), other(&model)),
+        format!("{} {size} --force --measure 1/2", other(&model)),
+        format!("{} {size} --force --measured {}", other(&measured), measured.display()),
+        format!("{} {size} --force --measured {}", measured.display(), other(&measured)),
+        format!("{} Q8_0 --force --chat-template-file {}", template.display(), other(&template)),
+        format!(
+            "{} Q8_0 --force --plan-only {} --chat-template-file {}",
+            out.display(),
+            template.display(),
+            other(&template)
+        ),
+    ];
+    for case in cases {
+        quantize(case).exits(2).says(&["would overwrite an input file"]);
+    }
+    let same = format!("{} Q8_0 --plan-only {}", out.display(), out.display());
+    quantize(same).exits(2).says(&["out.gguf: two outputs"]);
+    let after: Vec<_> = [&model, &measured, &template].map(|path| fs::read(path).unwrap()).into();
+    assert!(before == after);
+    assert_eq!(names(dir.path()), ["measured.json", "model", "model.gguf", "more", "template.jinja"]);
+}
+
 /// A worker that was killed at any moment has done a part or not, and the next one makes it again.
 #[cfg(unix)]
 #[test]

@@ -8,11 +8,10 @@ use gguf_format::Str;
 use gguf_pipeline::Progress;
 use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
-use super::number;
 use crate::cmd::writing::{Hashing, Out, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::open;
-use crate::ui::{Ui, grouped, shown_path};
+use crate::ui::{Ui, grouped, number, shown_path};
 use crate::watch::Watch;
 
 /// Maximum number of names in a message.

@@ -16,14 +16,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::combine::{format, format_of, old_format};
-use super::number;
 use crate::cmd::evaluation::{Checked, Library, WindowArgs, beside, estimate_json, identity, library_json, text_of};
 use crate::cmd::get::chat;
 use crate::cmd::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
-use crate::ui::{Ui, grouped};
+use crate::ui::{Ui, grouped, number};
 use crate::watch::Watch;
 
 /// Maximum size of a file of conversations.

@@ -10,12 +10,11 @@ use gguf_quantize::imatrix::{EntryInfo, Error, Format, ImatrixFile, Statistics, 
 use gguf_quantize::mix::processing_order;
 use serde::Serialize;
 
-use super::number;
 use crate::cmd::get::matches;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, List, Text};
 use crate::open;
-use crate::ui::{Column, Style, Table, Ui, digits, grouped, share, size};
+use crate::ui::{Column, Style, Table, Ui, digits, grouped, number, share, size};
 
 /// Number of indented JSON levels: each field of an entry has its own line.
 const LEVELS: usize = 3;

@@ -142,8 +142,8 @@ impl BudgetOptions {
     }
 
     /// The files that the output must not replace.
-    pub fn file(&self) -> Option<&Path> {
-        self.sensitivity.as_deref()
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.measured.iter().chain(&self.sensitivity).cloned().collect()
     }
 }
 

@@ -120,7 +120,7 @@ impl Goal {
 
     /// The canonical path of the recipe file. No output may replace it.
     pub fn file(&self) -> Option<PathBuf> {
-        self.recipe.as_ref()?.file.as_ref()?.canonicalize().ok()
+        self.recipe.as_ref()?.file.clone()
     }
 }
 
