@@ -441,11 +441,12 @@ impl FileRow {
 }
 
 impl Card {
-    /// Sets the divergence of the model with a file of this name; `false` if there is none. The table then has a column for it.
+    /// Sets the divergence of the model that has a file with this name, and adds a column of divergences to the table. Returns whether there is
+    /// such a model.
     pub fn set_divergence(&mut self, file: &str, kld: f64) -> bool {
         let has_file = |row: &&mut Row| row.kind == RowKind::Model && row.files.iter().any(|known| known.name == file);
         let row = self.rows.iter_mut().find(has_file);
-        row.is_some_and(|row| row.divergence.replace(kld).is_none())
+        row.map(|row| row.divergence = Some(kld)).is_some()
     }
 
     /// The columns of the table of a kind.
@@ -567,7 +568,8 @@ mod tests {
     #[test]
     fn a_known_divergence_has_a_column() {
         let mut card = example();
-        assert!(card.set_divergence("b-2.gguf", 0.012_345));
+        // The later value counts.
+        assert!(card.set_divergence("b-2.gguf", 0.5) && card.set_divergence("b-2.gguf", 0.012_345));
         assert!(!card.set_divergence("c.gguf", 0.5));
         let table = card.table();
         assert!(table.starts_with("| File | Type | Bits per weight | Size | Quality | KLD | SHA-256 |"), "{table}");

@@ -75,7 +75,7 @@ impl Windows {
         let skipped = options.skip.saturating_mul(n_ctx);
         let left = tokens.len().saturating_sub(skipped);
         if n_ctx < 4 || left < n_ctx.saturating_mul(minimum.max(1)) {
-            let after = if skipped > 0 { "after the skipped ones" } else { "" };
+            let after = if skipped > 0 { " after the skipped ones" } else { "" };
             let message =
                 format!("the text has {left} tokens{after}; expected at least {minimum} windows of {n_ctx} tokens");
             return Err(Error::new(ErrorKind::Text, message));
@@ -216,4 +216,21 @@ pub(crate) fn for_rows<T: Send>(n_rows: usize, n_threads: u32, score: impl Fn(us
         let threads: Vec<_> = ranges.map(|rows| scope.spawn(move || rows.map(score).collect::<Vec<T>>())).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_texts_are_refused() {
+        let refused = |skip: usize| {
+            let options = WindowOptions { n_ctx: 8, n_batch: 8, skip, ..WindowOptions::default() };
+            Windows::new(vec![1; 20], &Loaded::default(), options).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(1),
+            "the text has 12 tokens after the skipped ones; expected at least 2 windows of 8 tokens"
+        );
+    }
 }

@@ -100,7 +100,7 @@ impl Output {
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
     }
 
-    /// Continues an unfinished file for `path` as [`reopen`](Output::reopen) does, but starts none: `None` if there is none. Several processes may
+    /// Opens the unfinished file for `path`, as [`reopen`](Output::reopen) does, or returns `None` if there is no such file. Several processes may
     /// write different parts of it at once.
     ///
     /// # Errors

@@ -119,8 +119,8 @@ pub struct Budget<'p> {
     pub measured: Option<&'p Measured>,
 }
 
-/// The measured errors of types, by tensor: the squared relative error, or none if values overflow in the type. They depend on the tensors and the matrix
-/// only, so many machines can measure a [share](Share) each.
+/// The measured errors of types, by tensor: the squared relative error, or none if values overflow in the type. They depend only on
+/// the tensors and the matrix, so each of several machines can measure a [share](Share).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured(BTreeMap<String, ErrorsOfTypes>);
 

@@ -87,7 +87,7 @@ fn known_failures_are_those_of_the_list() {
     assert!(code == Some(1) && out.contains(&format!("{name}: accept, which is not in ")), "{out}");
     let (code, out, _) = with(&format!("{name} crash\n{rest}"));
     assert!(code == Some(1) && out.contains(&format!("{name}: accept, and crash in ")), "{out}");
-    // Limits depend on the machine, but what is accepted has met them.
+    // Whether a limit is exceeded depends on the machine; a file that was accepted has not exceeded it.
     let (code, out, _) = with(&format!("{name} time\n{rest}"));
     assert!(code == Some(1) && out.contains(&format!("{name}: accept, and time in ")), "{out}");
     let (code, out, _) = with(&format!("{failures}files/bool-1.gguf reject\n"));

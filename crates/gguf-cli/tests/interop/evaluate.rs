@@ -532,7 +532,7 @@ fn checkpoints_are_published_with_measurements() {
     let [small, large] = ["-Q2_K.gguf", "-Q8_0.gguf"].map(|name| row(name).parse::<f64>().unwrap());
     assert!(small > 20.0 * large, "{small} {large}");
     assert_eq!(row("-BF16.gguf"), "");
-    // What is there is kept.
+    // A second run keeps the existing files.
     assert_eq!(run().lines().last(), printed.lines().last());
 }
 

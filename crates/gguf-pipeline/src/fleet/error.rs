@@ -33,7 +33,7 @@ pub enum FleetError {
         /// The length of a part.
         part: u64,
     },
-    /// There is no part of that index.
+    /// The index of a part is too large.
     NoPart {
         /// The index.
         index: usize,
@@ -184,7 +184,7 @@ impl fmt::Display for FleetError {
                 bytes.div_ceil(MAX_PARTS)
             ),
             FleetError::NoPart { index, n_parts } => {
-                write!(f, "there is no part {index}: the plan has {n_parts} parts, numbered from 0")
+                write!(f, "there is no part {index}; parts are numbered from 0 and below {n_parts}")
             }
             FleetError::Changed { path, what, planned, found } => write!(
                 f,

@@ -38,7 +38,7 @@ impl FilesPlace {
     }
 }
 
-/// The result of a call of the system, in which a missing file is no error.
+/// The result of a file operation, with `None` in place of the error for a missing file.
 fn if_found<T>(path: &Path, action: &'static str, result: io::Result<T>) -> Result<Option<T>, FleetError> {
     match result {
         Ok(found) => Ok(Some(found)),

@@ -400,9 +400,10 @@ fn elements(change: &Change, gguf: &Gguf<'_>, width: usize) -> (Vec<Element>, us
 fn shown(name: &str) -> String {
     let escaped =
         |at: usize| name.get(at + 2..at + 4).is_some_and(|byte| u8::from_str_radix(byte, 16).is_ok_and(|b| b > 0x7f));
+    let shown = Str(name.as_bytes()).to_string();
     match name.match_indices("\\x").any(|(at, _)| escaped(at)) {
-        true => name.to_owned(),
-        false => Str(name.as_bytes()).to_string(),
+        true => shown.replace("\\\\x", "\\x"),
+        false => shown,
     }
 }
 
