@@ -611,10 +611,16 @@ impl Evaluated {
         places.windows(2).filter(|pair| matches!(pair, [a, b] if a > b)).count()
     }
 
-    /// Whether the last row of a key lacks a field.
+    /// Whether the last row of a key, or that of a field in it, lacks a field.
     fn fails(&self, key: &str, rows: &[&'static Key]) -> bool {
         let last = rows.iter().rfind(|row| row.key == key && row.kind != FormulaType::Field);
-        last.is_some_and(|row| self.failed.contains(&row.formula))
+        let has_failed = |row: &Key| self.failed.contains(&row.formula);
+        last.is_some_and(|last| {
+            let names = Formula::parse(last.formula).map_or(Vec::new(), |formula| formula.names());
+            let mut set =
+                rows.iter().filter(|row| row.kind == FormulaType::Field && names.iter().any(|n| n == row.key));
+            has_failed(last) || set.any(|row| has_failed(row))
+        })
     }
 
     /// Whether all these keys have their values.

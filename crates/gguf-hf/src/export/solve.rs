@@ -475,9 +475,11 @@ impl Solver<'_> {
         let numbers: Vec<Json> = (0..=MAX_TRIED).map(|n| json!(n)).collect();
         let flags = [json!(true), json!(false), target.clone()];
         let of_one: Vec<&Json> = flags.iter().chain(&words).chain(&numbers).collect();
-        // The words of a formula are the likeliest elements, then those of other enumerations.
+        // The words of a formula are the likeliest elements, then those of other enumerations, then numbers.
         let (usual, own) = words.split_at(WORDS.len());
-        let of_lists: Vec<&Json> = own.iter().chain(usual).chain(&flags).chain(&numbers).collect();
+        let (own, own_numbers): (Vec<&Json>, Vec<&Json>) = own.iter().partition(|word| word.is_string());
+        let of_lists: Vec<&Json> =
+            own.into_iter().chain(usual).chain(own_numbers).chain(&flags).chain(&numbers).collect();
         for name in &names {
             for &value in &of_one {
                 if let Some(fields) = self.with(name, value.clone())
