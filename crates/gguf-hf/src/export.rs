@@ -15,6 +15,7 @@ mod card;
 mod config;
 mod files;
 mod folder;
+mod key_values;
 pub(crate) mod problem;
 mod restore;
 mod solve;
@@ -282,7 +283,7 @@ fn rope_scaling(stored: &Stored) -> Option<RopeScaling> {
     }
     let lists: Option<Vec<(&str, Json)>> = ROPE_FACTORS
         .iter()
-        .map(|(tensor, field)| Some((*field, values(tensor)?.into_iter().map(config::short).collect())))
+        .map(|(tensor, field)| Some((*field, values(tensor)?.into_iter().map(key_values::short).collect())))
         .collect();
     let mut object = serde_json::Map::new();
     object.insert("type".to_owned(), json!("longrope"));
@@ -314,7 +315,7 @@ impl RopeScaling {
     fn llama3(divisors: &[f32]) -> impl Iterator<Item = Json> + use<> {
         const ORIGINAL: [u32; 11] = [8192, 4096, 2048, 1024, 512, 256, 128, 16384, 32768, 65536, 131_072];
         const RANGES: [(f64, f64); 4] = [(1.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 4.0)];
-        let factor = config::short(divisors.iter().copied().fold(1.0, f32::max));
+        let factor = key_values::short(divisors.iter().copied().fold(1.0, f32::max));
         ORIGINAL.into_iter().flat_map(move |original| {
             let factor = factor.clone();
             RANGES.into_iter().map(move |(low, high)| {
@@ -527,7 +528,7 @@ fn differences_of(
                 if new.is_some_and(|new| !is_same(new, kv.value)) {
                     found.push(ExportWarning::Key {
                         key,
-                        found: new.map(|new| crate::config::shortened(&config::json_of(new)).to_string()),
+                        found: new.map(|new| crate::config::shortened(&key_values::json_of(new)).to_string()),
                     });
                 }
             }
@@ -553,6 +554,6 @@ fn is_same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
                 a.elem_type() == b.elem_type() && a.len() == b.len() && a.encoded_bytes() == b.encoded_bytes()
             }
             (ValueRef::F32(a), ValueRef::F32(b)) => a.to_bits() == b.to_bits(),
-            (a, b) => config::json_of(a) == config::json_of(b),
+            (a, b) => key_values::json_of(a) == key_values::json_of(b),
         }
 }

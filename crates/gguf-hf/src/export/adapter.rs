@@ -11,9 +11,9 @@ use gguf_pipeline::plan::Op;
 use gguf_pipeline::{Source as _, TensorPlan};
 use serde_json::{Map, Value as Json, json};
 
-use super::config::json_of;
 use super::files::shard;
 use super::folder::PlannedFolder;
+use super::key_values::json_of;
 use super::problem::{ExportProblem, ExportWarning};
 use super::restore::{Contents, Stored};
 use super::sources::NewTensor;

@@ -3,7 +3,7 @@
 use gguf_format::Gguf;
 use serde_json::{Map, Value as Json, json};
 
-use super::config::{json_of, number};
+use super::key_values::{json_of, number};
 use super::{TOKEN_IDS, pretty};
 use crate::metadata::{CARD_TEXTS, SAMPLING};
 

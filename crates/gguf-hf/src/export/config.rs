@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use gguf_format::{Gguf, ValueRef};
+use gguf_format::Gguf;
 use gguf_model::arch::{
     self as table, Architecture, Checkpoint, Computed, FormulaType, Key, Reader, RowOp, TOWERS, Tensor,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
+use super::key_values::{is_default, json_of, number};
 use super::solve::{Edit, Solver};
 use super::tokenizer;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
@@ -707,33 +708,4 @@ fn set_token_ids(document: &mut Map<String, Json>, gguf: &Gguf<'_>, checkpoint: 
             document.insert(format!("{kind}_token_id"), json!(id));
         }
     }
-}
-
-/// Whether the table has a default for the unknown token, so that the files of the class do not name it.
-pub(super) fn is_default(checkpoint: &Checkpoint, kind: &str) -> bool {
-    kind == "unk" && checkpoint.tokenizer.special_tokens.iter().any(|(known, _)| *known == kind)
-}
-
-pub(super) fn number(gguf: &Gguf<'_>, key: &str) -> Option<u64> {
-    gguf.get(key)?.as_integer().and_then(|n| u64::try_from(n).ok())
-}
-
-/// A value as JSON: floats as the shortest decimal number that gives them.
-pub(super) fn json_of(value: ValueRef<'_>) -> Json {
-    match value {
-        ValueRef::F32(x) => short(x),
-        ValueRef::F64(x) => json!(x),
-        ValueRef::Bool(flag) => json!(flag != 0),
-        ValueRef::String(text) => json!(text.to_string_lossy()),
-        ValueRef::Array(array) => array.iter().map(json_of).collect(),
-        other => match other.as_integer() {
-            Some(n) => i64::try_from(n).map_or_else(|_| json!(u64::try_from(n).unwrap_or(u64::MAX)), |n| json!(n)),
-            None => Json::Null,
-        },
-    }
-}
-
-/// The shortest decimal number that is rounded to a single-precision one.
-pub(super) fn short(x: f32) -> Json {
-    json!(x.to_string().parse::<f64>().unwrap_or(f64::from(x)))
 }

@@ -11,7 +11,7 @@ use gguf_format::Gguf;
 use gguf_model::arch::{Checkpoint, Key, Quirk, Reader};
 use serde_json::{Map, Value as Json, json};
 
-use super::config::{is_default, number};
+use super::key_values::{is_default, number};
 use super::{TOKEN_IDS, pretty};
 use crate::facts::Fact;
 use crate::tokenizer::sentencepiece::piece_type;

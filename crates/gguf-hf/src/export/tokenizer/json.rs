@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::super::key_values::short;
 use super::{Vocab, spm};
 use crate::json::field;
 use crate::tokenizer::pre::{Definition, definition};
@@ -96,8 +97,7 @@ pub(super) fn vocab_txt(vocab: &Vocab<'_>) -> Vec<u8> {
 /// Unigram.
 pub(super) fn unigram(vocab: &Vocab<'_>) -> Json {
     let n = vocab.n_own();
-    let pieces: Vec<Json> =
-        (0..n).map(|id| json!([vocab.tokens.get(id), super::super::config::short(vocab.score(id))])).collect();
+    let pieces: Vec<Json> = (0..n).map(|id| json!([vocab.tokens.get(id), short(vocab.score(id))])).collect();
     let unknown = (0..n).find(|id| vocab.kind(*id) == piece_type::UNKNOWN);
     let map = spm::charsmap(vocab.gguf);
     let mut steps = Vec::new();

@@ -3,7 +3,7 @@
 use gguf_model::tokenizer::char_byte;
 use serde_json::json;
 
-use super::super::config::short;
+use super::super::key_values::short;
 use super::Vocab;
 use super::json::base64;
 use crate::tokenizer::rwkv::literal;
