@@ -94,12 +94,11 @@ set -- "$folder"/*.gguf
 [ -z "$repo" ] || set -- "$@" --repo "$repo"
 [ -z "$base_model" ] || set -- "$@" --base-model "$base_model"
 gguf card -q "$@" >"$folder/README.md"
-gguf card "$@" --check "$folder/README.md"
-
-# 7. The license that the card names, if it is a file of the checkpoint.
+# The license that it names, if that is a file of the checkpoint.
 license=$(sed -n 's/^license_link: //p' "$folder/README.md")
 case $license in
   '' | */*) ;;
   *) [ ! -f "$checkpoint/$license" ] || cp "$checkpoint/$license" "$folder/$license" ;;
 esac
+gguf card "$@" --check "$folder/README.md"
 echo "published in $folder: $(find "$folder" -name '*.gguf' | wc -l | tr -d ' ') files of GGUF, SHA256SUMS, README.md"

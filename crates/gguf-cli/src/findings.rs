@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::check::{Finding, Place, Report, Rule, Severity};
 use gguf_format::sort::CompactSort as _;
+use ggufkit::{Check, CheckOptions, Model};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json::{self, List};
-use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
+use crate::open;
+use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, wrap};
 
 /// The heading of findings that concern the whole model instead of a single shard.
 const ALL_SHARDS: &str = "all shards together";
@@ -302,4 +304,34 @@ fn finding(f: &Finding) -> Value {
         "expected": f.expected,
         "hint": hints::for_finding(f.code, &f.hint),
     })
+}
+
+/// The first error of a check, in one line, with the number of all errors.
+pub fn first_error(check: &Check) -> Option<String> {
+    let (file, finding) = check.findings().find(|(_, finding)| finding.severity == Severity::Error)?;
+    let more = match check.count(Severity::Error) {
+        1 => String::new(),
+        n => format!("; {} errors in all", grouped(n)),
+    };
+    let expected = match finding.expected.is_empty() {
+        true => String::new(),
+        false => format!("; expected {}", finding.expected),
+    };
+    Some(format!("{}: {}{}{expected}{more}", shown_path(file), subject(&finding.place), finding.message))
+}
+
+/// The command that describes all problems of a model.
+pub fn described_by_check(path: &Path) -> String {
+    format!("`gguf check {}` describes all problems", shown_path(path))
+}
+
+/// Warns of an open model that llama.cpp does not load, because what is made from it does not load, either. Remote models are not checked,
+/// which takes further requests.
+pub fn warn_of_errors(ui: &mut Ui, path: &Path, model: &Model) {
+    if open::is_url(path) {
+        return;
+    }
+    if let Some(error) = first_error(&ggufkit::check_model(model, &CheckOptions::default())) {
+        ui.warning(&format!("{error}; {}", described_by_check(path)));
+    }
 }

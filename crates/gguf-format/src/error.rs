@@ -127,7 +127,7 @@ impl fmt::Display for Field {
             Field::Version => f.write_str("version"),
             Field::Counts => f.write_str("counts of tensors and key-value pairs"),
             Field::Key(i) => write!(f, "key {i}"),
-            Field::ValueType(i) => write!(f, "value type {i}"),
+            Field::ValueType(i) => write!(f, "type of value {i}"),
             Field::Value(i) => write!(f, "value {i}"),
             Field::Padding => f.write_str("padding before the tensor infos"),
             Field::TensorName(i) => write!(f, "name of tensor {i}"),

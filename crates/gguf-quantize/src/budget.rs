@@ -217,9 +217,13 @@ impl ChooseTypes for Budget<'_> {
 
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
         let mut decisions = model.mixture(Target::FileType(OPEN))?;
-        // Before the expensive measurements.
+        // Errors that do not depend on the expensive measurements come before them; with the same error for all types, the smallest are chosen.
         model.check_decisions(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
+        for tensor in &mut open {
+            tensor.errors = vec![0.0; tensor.types.len()].into();
+        }
+        choose(model, &decisions, &open, self.limit, None)?;
         self.measure(model, &mut open, &Mutex::default())?;
         let chosen = choose(model, &decisions, &open, self.limit, self.sensitivities.as_ref())?;
         for (tensor, &choice) in open.iter().zip(&chosen) {

@@ -30,8 +30,9 @@ const MAX_README: u64 = 16 << 20;
 /// metadata of a fine-tune is the model that it was tuned from, but that of a quantization is the fine-tune; name it with
 /// --base-model.
 ///
-/// With --check, the tables and the front matter of a README are compared with the files. Phrases on quality, and
-/// additional columns, fields and tags, are ignored. The exit code is 1 if there are differences.
+/// With --check, the tables and the front matter of a README are compared with the files, and with --repo the links, too.
+/// A license file that the front matter names must be beside the README. Phrases on quality, and additional columns,
+/// fields and tags, are ignored. The exit code is 1 if there are differences.
 ///
 /// A template for --template is any text. {{front_matter}}, {{table}}, {{name}}, {{base_model}}, {{quantized_by}} and
 /// {{repo}} in it are replaced.
@@ -197,8 +198,12 @@ impl Args {
     fn compare(&self, ui: &mut Ui, made: &Card, path: &Path, readme: &str) -> Outcome {
         let front_matter = gguf_hf::metadata::front_matter_fields(readme)
             .map_err(|e| Failure::Bad(format!("{}: {e}", path.display())))?;
-        let differences: Vec<String> =
+        let mut differences: Vec<String> =
             made.differences(readme, &front_matter).iter().map(ToString::to_string).collect();
+        let license = front_matter.iter().find(|(key, _)| key == "license_link").and_then(|(_, links)| links.first());
+        if let Some(file) = license.filter(|link| !link.contains("://") && !path.with_file_name(link).exists()) {
+            differences.push(format!("front matter: license_link is {file:?}, but no such file is beside the README"));
+        }
         if self.json {
             let document =
                 JsonCheck { readme: json::path(path), good: differences.is_empty(), differences: &differences };

@@ -10,13 +10,32 @@ use serde_json::{Value, json};
 
 use crate::cmd::size::parse_size;
 use crate::failure::{Outcome, Verdict};
+use crate::findings;
 use crate::json;
 use crate::open;
 use crate::stdin;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size, wrap};
 
-/// Quantized weights take at least this share of the present ones, as a divisor.
-const SMALLEST_SHARE: u64 = 10;
+/// The least bits per weight for which quantization is advised; IQ1_S, the smallest type of llama.cpp, has 1.56 beside embeddings in larger types.
+const LEAST_BITS: u64 = 2;
+
+/// The weights of a model's files.
+struct Weights {
+    file_bytes: u64,
+    n: u64,
+    is_quantized: bool,
+}
+
+impl Weights {
+    fn of(model: &Model<'_>) -> Weights {
+        let n = model.tensors().filter_map(|tensor| tensor.info().n_elements()).fold(0, u64::saturating_add);
+        Weights {
+            file_bytes: model.files().iter().map(|file| file.file_bytes()).fold(0, u64::saturating_add),
+            n,
+            is_quantized: model.tensors().any(|tensor| tensor.ty().is_quantized()),
+        }
+    }
+}
 
 /// Number of indented JSON levels.
 const LEVELS: usize = 2;
@@ -143,13 +162,16 @@ impl Args {
             true => Model::from_files(vec![stdin::open()?])?,
             false => open::model(&self.model)?,
         };
-        let file_bytes = model.files().iter().map(|file| file.file_bytes()).fold(0, u64::saturating_add);
+        if !stdin::is_stdin(&self.model) {
+            findings::warn_of_errors(ui, &self.model, &model);
+        }
+        let weights = Weights::of(&model);
         let estimate = estimate(model, &setup)?;
         let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
         let fits = self.memory.map(|memory| needed <= memory);
         match self.json {
             true => json::print(ui, LEVELS, &self.as_json(&estimate, &setup, fits))?,
-            false => self.print(ui, &estimate, &setup, needed, file_bytes)?,
+            false => self.print(ui, &estimate, &setup, needed, &weights)?,
         }
         Ok(if fits == Some(false) { Verdict::Bad } else { Verdict::Good })
     }
@@ -160,10 +182,11 @@ impl Args {
         estimate: &Estimate,
         setup: &Setup,
         needed: u64,
-        file_bytes: u64,
+        weights: &Weights,
     ) -> std::io::Result<()> {
         ui.title(&self.model)?;
         let trained = match estimate.n_ctx_train {
+            Some(n) if n < estimate.n_ctx => format!(" (trained on {}; longer texts need RoPE scaling)", grouped(n)),
             Some(n) if n != estimate.n_ctx => format!(" (trained on {})", grouped(n)),
             _ => String::new(),
         };
@@ -220,7 +243,7 @@ impl Args {
                 None => format!("does not fit in {}; {} missing", size(memory), size(needed - memory)),
             };
             writeln!(ui.out, "{text}")?;
-            if let Some(advice) = self.advice(estimate, needed, memory, file_bytes) {
+            if let Some(advice) = self.advice(estimate, needed, memory, weights) {
                 writeln!(ui.out, "{advice}")?;
             }
         }
@@ -234,20 +257,20 @@ impl Args {
     }
 
     /// How a model that does not fit can be made to: the size of a file whose weights fit beside the rest, unless layers are on a GPU.
-    fn advice(&self, estimate: &Estimate, needed: u64, memory: u64, file_bytes: u64) -> Option<String> {
+    fn advice(&self, estimate: &Estimate, needed: u64, memory: u64, weights: &Weights) -> Option<String> {
         if needed <= memory || estimate.n_gpu_layers > 0 {
             return None;
         }
-        let weights = estimate.cpu.weights;
-        let rest = needed.saturating_sub(weights);
-        Some(match memory.checked_sub(rest).filter(|left| *left >= weights / SMALLEST_SHARE) {
-            Some(left) => {
-                let bytes = left.saturating_add(file_bytes.saturating_sub(weights));
-                format!("to fit: gguf quantize {} OUT --target-size {bytes}", shown_path(&self.model))
-            }
-            None => {
-                format!("without weights, {} are needed: use a smaller --ctx or --ubatch, or --kv q8_0", size(rest))
-            }
+        let present = estimate.cpu.weights;
+        let rest = needed.saturating_sub(present);
+        let Some(left) = memory.checked_sub(rest).filter(|left| *left > weights.n / 8 * LEAST_BITS) else {
+            let rest = size(rest);
+            return Some(format!("without weights, {rest} are needed: use a smaller --ctx or --ubatch, or --kv q8_0"));
+        };
+        let bytes = left.saturating_add(weights.file_bytes.saturating_sub(present));
+        Some(match weights.is_quantized {
+            true => format!("to fit: quantize the original in f16, bf16 or f32 with --target-size {bytes}"),
+            false => format!("to fit: gguf quantize {} OUT --target-size {bytes}", shown_path(&self.model)),
         })
     }
 

@@ -8,13 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gguf_engine::{About, Child, Engine, Estimate, Loaded, Specials, WindowOptions, Windows};
-use gguf_format::check::Severity;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::engine::SERVE;
 use crate::failure::{Failure, Verdict};
-use crate::findings::subject;
+use crate::findings;
 use crate::json;
 use crate::open;
 use crate::ui::{grouped, shown_path};
@@ -138,19 +137,9 @@ impl Checked {
             return Err(Failure::CouldNotRun(format!("{}: {problem}", path.display())));
         }
         let check = ggufkit::check(path)?;
-        if let Some((file, finding)) = check.findings().find(|(_, finding)| finding.severity == Severity::Error) {
-            let more = match check.count(Severity::Error) {
-                1 => String::new(),
-                n => format!("; {} errors in all", grouped(n)),
-            };
-            let place = subject(&finding.place);
-            let expected = match finding.expected.is_empty() {
-                true => String::new(),
-                false => format!("; expected {}", finding.expected),
-            };
-            let message = format!("{}: {place}{}{expected}{more}", shown_path(file), finding.message);
-            let help = format!("`gguf check {}` describes all problems", shown_path(path));
-            return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
+        if let Some(message) = findings::first_error(&check) {
+            let failure = Failure::of_file(Verdict::Bad, "bad_input", path, message);
+            return Err(failure.with_help(Some(findings::described_by_check(path))));
         }
         let first = check.files().first().map_or(path, |(path, _)| path);
         let first = first.canonicalize().map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;

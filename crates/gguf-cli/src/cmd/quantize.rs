@@ -21,6 +21,7 @@ use crate::cmd::set::parse_reserve;
 use crate::cmd::templates::ChatTemplates;
 use crate::cmd::writing::{HashOption, Hashing, OutOption, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::findings;
 use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
@@ -219,11 +220,11 @@ impl Args {
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
         if let Some((number, n_shares)) = self.budget.measure {
             let out = out.ok_or_else(|| Failure::CouldNotRun("--measure: expected an output".to_owned()))?;
-            let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
+            let (draft, matrix) = (how.draft(ui, &self.input)?, how.options.matrix_file()?);
             let options = how.run_options(Shown::Path, None).protect(self.budget.files());
             gguf_pipeline::check_paths(&draft, vec![out.to_owned()], &options)?;
             let share = Share::new(budget, number, n_shares);
-            let planned = how.plan(&self.input, &within, &share, None);
+            let planned = how.plan(ui, &self.input, &within, &share, None);
             watch.clear();
             planned?;
             budget::write_measured(out, how.force, &draft, matrix, &share.into_measured())?;
@@ -233,12 +234,12 @@ impl Args {
         let measured = match self.budget.measured.as_slice() {
             [] => None,
             paths => {
-                let (draft, matrix) = (how.draft(&self.input)?, how.options.matrix_file()?);
+                let (draft, matrix) = (how.draft(ui, &self.input)?, how.options.matrix_file()?);
                 Some(budget::read_measured(paths, &draft, matrix.as_ref())?)
             }
         };
         let budget = Budget { measured: measured.as_ref(), ..budget };
-        let planned = how.plan(&self.input, &within, &budget, None);
+        let planned = how.plan(ui, &self.input, &within, &budget, None);
         watch.clear();
         let planned = planned?;
         let file_type = file_type(&planned.plan);
@@ -250,7 +251,7 @@ impl How {
     /// Quantizes the input, or prints the plan. The options take precedence over the rules of the recipe.
     pub fn run(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goal: &Goal) -> Outcome {
         self.check_out(out)?;
-        let planned = self.plan(input, goal, &goal.target, Some(goal))?;
+        let planned = self.plan(ui, input, goal, &goal.target, Some(goal))?;
         self.finish(ui, planned, out, goal, goal, goal.file().into_iter().collect())
     }
 
@@ -262,7 +263,7 @@ impl How {
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         out.map_or(Ok(()), output::check_several)?;
-        let draft = self.draft(input)?;
+        let draft = self.draft(ui, input)?;
         let matrix = self.options.matrix()?;
         let (mut outputs, mut printed) = (Vec::new(), Vec::new());
         // The last target takes the draft itself.
@@ -288,13 +289,15 @@ impl How {
     fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
         let matrix = self.options.matrix()?;
         let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
-        let draft = self.draft(input)?;
+        let draft = self.draft(ui, input)?;
         list::print(ui, input, gguf_quantize::offers(&draft, matrix.as_ref(), &options), self.json)
     }
 
     /// A draft that copies the input, with the requested chat templates and reserved space.
-    fn draft(&self, input: &Path) -> Result<Draft, Failure> {
-        let mut draft = Draft::copy_of(open::model(input)?)?;
+    fn draft(&self, ui: &mut Ui, input: &Path) -> Result<Draft, Failure> {
+        let model = open::model(input)?;
+        findings::warn_of_errors(ui, input, &model);
+        let mut draft = Draft::copy_of(model)?;
         self.templates.apply(&mut draft.head)?;
         if let Some(bytes) = self.reserve {
             gguf_edit::reserve(&mut draft.head, bytes);
@@ -332,6 +335,7 @@ impl How {
     /// Plans the output. The options take precedence over the rules of a recipe.
     fn plan(
         &self,
+        ui: &mut Ui,
         input: &Path,
         target: &dyn Display,
         types: &dyn ChooseTypes,
@@ -342,7 +346,7 @@ impl How {
         if let Some(goal) = goal {
             goal.apply(&mut options);
         }
-        Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
+        Ok(gguf_quantize::plan(self.draft(ui, input)?, matrix, &options, types)?)
     }
 
     /// Checks that the output path, if any, can be a file name or a prefix of shard names.

@@ -26,9 +26,10 @@ const ROWS: usize = 40;
 /// Without options, reports the damage and changes nothing. --mend restores fields that follow from the rest of the
 /// file: magic, version, counts, offsets that the file length determines, and padding at the end. --output saves the
 /// key-values and all intact tensors to a new file. --from compares the file with an intact copy and copies only ranges
-/// that differ or are missing, in place; the copy may have other key-values, which are reported, or be split. With
-/// --exact, the file becomes the same as the copy. An interrupted repair can be run again. The exit code is 0 if the
-/// file is intact or has been repaired.
+/// that differ or are missing, in place; the copy may have other key-values, which are reported, or be split. Ranges are
+/// multiples of 4096 bytes. Data that is missing cannot be compared: verify first that the copy is of the same model, with
+/// a published hash or gguf verify. With --exact, the file becomes the same as the copy. An interrupted repair can be run
+/// again. The exit code is 0 if the file is intact or has been repaired.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

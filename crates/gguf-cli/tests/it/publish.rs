@@ -482,6 +482,7 @@ fn a_checkpoint_is_published() {
     let card = with(&["-q"]).exits(0);
     let readme = at("README.md");
     fs::write(&readme, format!("{}\nAnd more text.\n", card.out.replace("\n\n", "\n\n# Glossary\n\n"))).unwrap();
+    fs::write(at("NOTICE"), "").unwrap();
     with(&["--check", text(&readme)]).exits(0).says(&["README.md: good: 9 models"]);
     // The hashes match the files.
     let document = with(&["--json", "-q"]).exits(0).json();
@@ -563,6 +564,7 @@ fn cards_have_a_table_of_each_kind_of_file() {
 
     let readme = at("README.md");
     fs::write(&readme, &card).unwrap();
+    fs::write(at("NOTICE"), "").unwrap();
     gguf([&["card", "--check", &readme], &files[..]].concat()).exits(0).says(&["README.md: good: 6 files"]);
     fs::write(&readme, card.replace("1 chunk of", "2 chunks of")).unwrap();
     let run = gguf([&["card", "--check", &readme], &files[..]].concat()).exits(1);
@@ -636,6 +638,18 @@ fn cards_link_to_the_files_in_their_repository() {
     let readme = dir.path().join("README.md");
     fs::write(&readme, &card).unwrap();
     gguf([&args[..4], &["--check", text(&readme), "--quantized-by", "me"]].concat()).exits(0);
+    gguf([&args[..], &["--check", text(&readme)]].concat()).exits(0);
+    fs::write(&readme, card.replace("/BF16/m-00002", "/m-00002")).unwrap();
+    gguf([&args[..], &["--check", text(&readme)]].concat())
+        .exits(1)
+        .prints(&[&format!("m-00002-of-00002.gguf has no link to {root}/BF16/m-00002-of-00002.gguf")]);
+    // The license is a file that must be published, too.
+    fs::write(&readme, card.replace("\nquantized_by: me\n", "\nquantized_by: me\nlicense_link: LICENSE.md\n")).unwrap();
+    gguf([&args[..], &["--check", text(&readme)]].concat())
+        .exits(1)
+        .prints(&["license_link is \"LICENSE.md\", but no such file is beside the README"]);
+    fs::write(dir.path().join("LICENSE.md"), "").unwrap();
+    gguf([&args[..], &["--check", text(&readme)]].concat()).exits(0);
     let json = gguf([&args[..], &["--json", "--quantized-by", "You"]].concat()).exits(0).json();
     assert_eq!(json["front_matter"]["quantized_by"], "You");
     let urls: Vec<&str> = json["models"]

@@ -203,6 +203,13 @@ fn estimate_says_how_a_model_fits() {
     gguf(["estimate", text(&path), "--memory", "5MB"])
         .exits(1)
         .prints(&["without weights, 8.15 MB are needed: use a smaller --ctx or --ubatch, or --kv q8_0"]);
+    // Of two quantizations, only that of the original is of use; and none is that small.
+    gguf([&["estimate", text(&out)], &["--ctx", "512", "--memory", "9500000"][..]].concat())
+        .exits(1)
+        .prints(&["to fit: quantize the original in f16, bf16 or f32 with --target-size "]);
+    gguf([&["estimate", text(&out)], &["--ctx", "512", "--memory", "8500000"][..]].concat())
+        .exits(1)
+        .prints(&["without weights, "]);
 }
 
 #[test]
@@ -212,7 +219,7 @@ fn estimate_says_what_a_model_takes() {
     let run = gguf(["estimate", text(&path), "--ctx", "4096"]).exits(0).silently();
     // llama.cpp's report: 6.00 MiB of caches, 10.51 MiB of compute buffers.
     run.prints(&[
-        "  Context  4,096 tokens (trained on 512)\n",
+        "  Context  4,096 tokens (trained on 512; longer texts need RoPE scaling)\n",
         "  MEMORY       HOST\n  weights   5.77 MB\n  KV cache  6.29 MB\n  compute   11.0 MB\n",
         "* flash attention is used\n",
     ]);

@@ -35,6 +35,15 @@ pub enum CardDifference {
         /// The expected text.
         expected: String,
     },
+    /// A row has no link to a file in the repository of the card.
+    Link {
+        /// The line of the README, from 1.
+        line: usize,
+        /// The file.
+        file: String,
+        /// The address of the file.
+        expected: String,
+    },
     /// A field of the front matter differs.
     Field {
         /// The key.
@@ -63,6 +72,9 @@ impl fmt::Display for CardDifference {
             CardDifference::Cell { line, file, column, found: None, expected } => {
                 write!(f, "line {line}: {file}: no column {column}, expected {expected:?}")
             }
+            CardDifference::Link { line, file, expected } => {
+                write!(f, "line {line}: {file} has no link to {expected}")
+            }
             CardDifference::Field { key, found: Some(found), expected } => {
                 write!(f, "front matter: {key} is {found:?}, expected {expected:?}")
             }
@@ -81,7 +93,8 @@ impl fmt::Display for CardDifference {
 
 impl Card {
     /// The differences between a README and the card; `front_matter` are the fields of the README. Cells without a computed value and
-    /// phrases on quality are not compared, additional columns and fields are ignored, and a list may have additional items.
+    /// phrases on quality are not compared, nor links unless the repository is known; additional columns and fields are ignored, and a list
+    /// may have additional items.
     pub fn differences(&self, readme: &str, front_matter: &[(String, Vec<String>)]) -> Vec<CardDifference> {
         let mut found = Vec::new();
         let there = |key: &str| front_matter.iter().find(|(other, _)| other == key).map(|(_, texts)| texts.as_slice());
@@ -123,6 +136,13 @@ impl Card {
                 found.push(CardDifference::MissingRow { file });
                 continue;
             };
+            let has_link = |url: &String| cells.iter().any(|cell| cell.contains(&format!("]({url})")));
+            for (file, url) in row.files.iter().filter_map(|file| Some((file, file.url.as_ref()?))) {
+                if !has_link(url) {
+                    let (line, file, expected) = (*line, file.name.clone(), url.clone());
+                    found.push(CardDifference::Link { line, file, expected });
+                }
+            }
             for column in self.columns(row.kind).filter(|column| !matches!(column, Column::File | Column::Quality)) {
                 let expected = plain(&row.cell(column));
                 if column == Column::Sha256 && expected.is_empty() {

@@ -252,7 +252,10 @@ fn in_family<'g>(
             .shape()
             .iter()
             .filter(|dim| **dim != Dim::Any && dim.of(h, block).is_none())
-            .map(|dim| dim.expr().to_string())
+            .map(|dim| match dim {
+                Dim::Vocab => "the number of tokens (tokenizer.ggml.tokens or vocab_size)".to_owned(),
+                _ => dim.expr().to_string(),
+            })
             .collect();
         let expected = tensor.expected(h, block);
         let found = shape(t.dims);

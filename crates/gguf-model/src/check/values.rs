@@ -187,7 +187,10 @@ fn tensor_extra(model: &Model<'_>, report: &mut Report) {
 
 fn vocabulary(model: &Model<'_>, mut need: impl FnMut(&str, &str)) {
     match model.get::<&str>(keys::TOKENIZER_GGML_MODEL) {
-        None => need(keys::TOKENIZER_GGML_MODEL, "llama.cpp does not load the model without it"),
+        None => need(
+            keys::TOKENIZER_GGML_MODEL,
+            "llama.cpp does not load the model without it; a model without a tokenizer has no_vocab here, and the key vocab_size",
+        ),
         Some(name) => {
             for key in keys::required_by_tokenizer(name) {
                 let spared =

@@ -9,7 +9,7 @@ use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
 use gguf_io::Writer;
 use gguf_pipeline::plan::{TensorOrigin, TensorPlan};
 use gguf_pipeline::report::Report;
-use gguf_pipeline::{Draft, Error as PipelineError, Plan, RunOptions};
+use gguf_pipeline::{Draft, Error as PipelineError, Event, Plan, Progress, RunOptions};
 use gguf_quantize::budget::{Budget, Limit};
 use gguf_quantize::imatrix::{Entry, Format, Imatrix, ImatrixFile};
 use gguf_quantize::mix::{Reason, Target, TensorTypeRule};
@@ -119,6 +119,32 @@ fn smallest(error: &Error) -> Limit {
         Error::Budget { smallest, .. } => *smallest,
         e => panic!("{e}"),
     }
+}
+
+/// A size below that of the smallest types is refused before anything is measured.
+#[test]
+fn an_impossible_size_costs_no_measurement() {
+    struct Cancelled;
+
+    impl Progress for Cancelled {
+        fn event(&self, _: Event<'_>) {}
+
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path());
+    let plan = |bytes| {
+        let types_tried = [GgmlType::Q4_0, GgmlType::Q8_0];
+        let budget = Budget { progress: &Cancelled, ..budget(Limit::FileBytes(bytes), &types_tried, 1) };
+        quantize(&model, None, &QuantizeOptions::default(), &budget).unwrap_err()
+    };
+    let Limit::FileBytes(least) = smallest(&plan(600)) else { panic!() };
+    assert!(matches!(plan(least - 1), Error::Budget { .. }));
+    let measured = plan(least);
+    assert!(matches!(measured, Error::Pipeline(PipelineError::Cancelled)), "{measured}");
 }
 
 #[test]
