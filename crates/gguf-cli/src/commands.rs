@@ -124,6 +124,7 @@ pub fn parse() -> Result<Request, clap::Error> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let short = match args.get(1).and_then(|command| command.to_str()) {
         Some("estimate") => cmd::estimate::SHORT,
+        Some("perplexity" | "kld" | "sensitivity" | "imatrix") => cmd::evaluation::SHORT,
         _ => &[],
     };
     for arg in &mut args {
@@ -236,6 +237,8 @@ fn with_tip(mut e: clap::Error) -> clap::Error {
         None => return e,
     };
     e.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![safe(&tip).into()]));
+    // One suggestion is enough.
+    e.remove(ContextKind::SuggestedSubcommand);
     e
 }
 

@@ -168,12 +168,33 @@ pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> 
     Ok(changes)
 }
 
-/// The bytes of a key. A key that is not printed as it is, such as one outside UTF-8, is also named by its printed form: `\x8d`.
-fn stored_key(head: &Head, key: &str) -> Option<Vec<u8>> {
-    let keys = || head.kvs.iter().map(|kv| &kv.key);
-    let exact = keys().find(|stored| stored.as_slice() == key.as_bytes());
-    let printed = || keys().filter(|_| key.contains('\\')).find(|stored| format!("{}", Str(stored)) == key);
-    exact.or_else(printed).cloned()
+/// The pair with a key. A key that is not printed as it is, such as one outside UTF-8, is also named by its printed form: `\x8d`.
+fn stored<'a>(head: &'a Head, key: &str) -> Option<&'a Kv> {
+    let exact = head.kvs.iter().find(|kv| kv.key == key.as_bytes());
+    let printed = || head.kvs.iter().filter(|_| key.contains('\\')).find(|kv| format!("{}", Str(&kv.key)) == key);
+    exact.or_else(printed)
+}
+
+/// The value of a key, which may be named by its printed form.
+pub(crate) fn value_of<'a>(head: &'a Head, key: &str) -> Option<ValueRef<'a>> {
+    stored(head, key).map(|kv| kv.value.as_ref())
+}
+
+/// The bytes of a key that a head does not have: those that are printed as it is named.
+pub(crate) fn new_key(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = name;
+    while let Some((before, after)) = rest.split_once("\\x") {
+        let Some(byte) = after.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) else { break };
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.push(byte);
+        rest = after.get(2..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    match Str(&bytes).to_string() == name {
+        true => bytes,
+        false => name.as_bytes().to_owned(),
+    }
 }
 
 /// The array of a key.
@@ -181,7 +202,7 @@ fn stored_key(head: &Head, key: &str) -> Option<Vec<u8>> {
 /// # Errors
 /// If the key is missing or has another value.
 pub(crate) fn array<'a>(head: &'a Head, key: &str) -> Result<ArrayRef<'a>, EditError> {
-    let value = head.get(key).ok_or_else(|| no_key(head, key))?;
+    let value = value_of(head, key).ok_or_else(|| no_key(head, key))?;
     value.as_array().ok_or_else(|| EditError::NoArray { key: key.to_owned(), found: kind_of_value(value) })
 }
 
@@ -189,11 +210,15 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
     match edit {
         Edit::Set { key, value } => {
             check_key(key)?;
-            let before = head.get(key).map(|value| value.to_owned());
+            let before = stored(head, key).cloned();
+            let (bytes, before) = before.map_or_else(|| (new_key(key), None), |kv| (kv.key, Some(kv.value)));
             if before.as_ref() == Some(value) {
                 return Ok(Vec::new());
             }
-            head.set(key, value.clone());
+            match head.kvs.iter_mut().find(|kv| kv.key == bytes) {
+                Some(kv) => kv.value = value.clone(),
+                None => head.kvs.push(Kv { key: bytes, value: value.clone() }),
+            }
             let (key, value) = (key.clone(), value.clone());
             Ok(vec![match before {
                 Some(before) => Change::Changed { key, before, after: value },
@@ -228,7 +253,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             apply_one(head, &Edit::Set { key: key.clone(), value: Value::Array(after) })
         }
         Edit::Unset { key } => {
-            let stored = stored_key(head, key).ok_or_else(|| no_key(head, key))?;
+            let stored = stored(head, key).ok_or_else(|| no_key(head, key))?.key.clone();
             let (gone, kept) = std::mem::take(&mut head.kvs).into_iter().partition(|kv| kv.key == stored);
             head.kvs = kept;
             let gone: Vec<Kv> = gone;
@@ -242,7 +267,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             if head.get(to).is_some() {
                 return Err(EditError::Taken { name: to.clone() });
             }
-            let stored = stored_key(head, from).ok_or_else(|| no_key(head, from))?;
+            let stored = stored(head, from).ok_or_else(|| no_key(head, from))?.key.clone();
             let Some(kv) = head.kvs.iter_mut().find(|kv| kv.key == stored) else {
                 return Err(no_key(head, from));
             };
@@ -288,7 +313,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
 /// # Errors
 /// If neither a key nor a tensor has the name, or both do.
 pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {
-    let is_key = stored_key(head, from).is_some();
+    let is_key = stored(head, from).is_some();
     let is_tensor = head.tensors.iter().any(|tensor| tensor.name == from.as_bytes());
     let (name, to) = (from.to_owned(), to.to_owned());
     match (is_key, is_tensor) {

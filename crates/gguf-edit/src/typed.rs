@@ -8,7 +8,7 @@ use gguf_format::keys::{self, Fit, GENERAL_ARCHITECTURE, KeyType};
 use gguf_format::{Array, Head, Str, Value, ValueRef, ValueType};
 use serde_json::Value as Json;
 
-use crate::edits::array;
+use crate::edits::{array, value_of};
 use crate::{Edit, EditError};
 
 /// A key, or an element of an array as `KEY[INDEX]`, and a value as text, with an optional type.
@@ -61,7 +61,7 @@ impl Assignment {
         if self.key == crate::PAD_KEY {
             return Err(EditError::PadKey);
         }
-        if let Some((key, index)) = element(&self.key).filter(|_| head.get(&self.key).is_none()) {
+        if let Some((key, index)) = element(&self.key).filter(|_| value_of(head, &self.key).is_none()) {
             let kind = KeyType::Scalar(array(head, key)?.elem_type());
             if let Some(given) = self.kind.filter(|given| *given != kind) {
                 return Err(EditError::TypeChange { key: self.key.clone(), given, expected: kind_text(kind) });
@@ -228,7 +228,7 @@ fn kind_of(key: &str, stated: Option<KeyType>, head: &Head, is_list: bool) -> Op
     if stated.is_some() {
         return stated;
     }
-    let present = head.get(key).map(kind_of_value);
+    let present = value_of(head, key).map(kind_of_value);
     let Some(row) = keys::lookup(key, arch(head)) else { return present };
     if let Some(present) =
         present.filter(|kind| row.kinds.contains(kind) && matches!(kind, KeyType::Array(_)) == is_list)
@@ -259,7 +259,7 @@ pub fn check_types(edits: &[Edit], head: &Head) -> Result<(), EditError> {
     let new_arch = new_arch.and_then(|(_, value)| value.as_str()).and_then(|arch| arch.to_str().ok());
     let arch = new_arch.or_else(|| arch(head));
     for (key, value) in set {
-        let (given, present) = (kind_of_value(value), head.get(key).map(kind_of_value));
+        let (given, present) = (kind_of_value(value), value_of(head, key).map(kind_of_value));
         let exact = keys::lookup(key, arch).filter(|row| row.fit(given) != Fit::Exact);
         let expected = exact.map(|row| row.expected().to_string());
         if let Some(expected) = expected.or_else(|| keys::expected_instead(key, arch, given, present)) {

@@ -115,7 +115,7 @@ pub const SHORT: &[(&str, &str)] =
     &[("-ngl", "--gpu-layers"), ("-ub", "--ubatch"), ("-np", "--parallel"), ("-ctk", "--kv-k"), ("-ctv", "--kv-v")];
 
 /// Parses a number of tokens, with `k` for 1024.
-fn tokens(text: &str) -> Result<u64, String> {
+pub fn tokens(text: &str) -> Result<u64, String> {
     let (number, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |number| (number, 1024));
     let n = number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
     n.ok_or_else(|| "expected a number of tokens, such as 8192 or 8k".to_owned())

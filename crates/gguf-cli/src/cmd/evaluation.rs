@@ -86,11 +86,14 @@ impl Threads {
     }
 }
 
+/// Short options of llama.cpp's tools with several letters, and the options of the commands that evaluate texts.
+pub const SHORT: &[(&str, &str)] = &[("-ub", "--ubatch")];
+
 /// The size of windows and batches.
 #[derive(Debug, clap::Args)]
 pub struct WindowArgs {
-    /// Window size in tokens
-    #[arg(short, long, value_name = "N", alias = "ctx-size", default_value = "512", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
+    /// Window size in tokens, such as 512 or 4k
+    #[arg(short, long, value_name = "N", alias = "ctx-size", default_value = "512", value_parser = window)]
     pub ctx: u32,
 
     /// Maximum number of tokens per batch; windows that fit are evaluated together
@@ -107,6 +110,13 @@ pub struct WindowArgs {
 
     #[command(flatten)]
     threads: Threads,
+}
+
+/// Parses the size of a window.
+fn window(text: &str) -> Result<u32, String> {
+    let n = super::estimate::tokens(text)?;
+    let n = u32::try_from(n).ok().filter(|n| (4..=1 << 24).contains(n));
+    n.ok_or_else(|| "expected 4 to 16777216 tokens".to_owned())
 }
 
 impl WindowArgs {

@@ -9,7 +9,7 @@ use gguf_format::Str;
 use gguf_pipeline::Plan;
 use serde::Serialize;
 
-use super::output::warn_too_large;
+use super::output::{path_of, warn_too_large};
 use super::set::lock;
 use super::size::parse_limit;
 use super::writing::{OutOption, Writing, tensors};
@@ -102,7 +102,7 @@ impl Args {
         let split = gguf_edit::split(open::model(&self.input)?, &options)?;
         self.warn(ui, &split);
         if self.dry_run {
-            let shown = self.show(ui, &split.plan, prefix)?;
+            let shown = self.show(ui, &split.plan, &path_of(prefix, &split.plan)?)?;
             return Ok(shown.max(self.writing.check_outputs(ui, &split.plan, prefix)?));
         }
         if self.delete_input && !split.lost.is_empty() {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use gguf_edit::Edit;
-use gguf_format::Str;
 
 use crate::cmd::get::matches;
 use crate::cmd::set::{Backup, How};
@@ -48,7 +47,7 @@ impl Args {
             let found = opened.gguf().kvs().filter(|kv| matches(key, kv.key) && kv.key != gguf_edit::PAD_KEY);
             keys.extend(found.map(|kv| kv.key.to_string()));
             if keys.len() == before {
-                let (path, key) = (self.file.display(), Str(key.as_bytes()));
+                let path = self.file.display();
                 return Err(Failure::Bad(format!("{path}: no key matches {key}; `gguf show --kv` lists all keys")));
             }
         }

@@ -25,20 +25,22 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The README and all pages of the book.
-fn pages() -> Vec<PathBuf> {
-    fn walk(folder: &Path, pages: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, pages);
-            } else if path.extension().is_some_and(|e| e == "md") {
-                pages.push(path);
-            }
+/// Adds the files of a folder with an extension.
+fn add_files(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_files(&path, extension, files);
+        } else if path.extension().is_some_and(|e| e == extension) {
+            files.push(path);
         }
     }
+}
+
+/// The README and all pages of the book.
+fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
-    walk(&root().join("docs"), &mut pages);
+    add_files(&root().join("docs"), "md", &mut pages);
     pages.sort();
     pages
 }
@@ -361,6 +363,30 @@ fn every_command_has_a_page_with_its_help() {
             assert!(manual.contains(first.trim_end_matches('.')), "{help}: {first} is not in its manual page");
         }
     }
+}
+
+/// The names of variables that a source file reads, by the functions that read them.
+fn variables(source: &str) -> impl Iterator<Item = &str> {
+    let read = ["var(\"", "var_os(\"", "text(\"", "set(\""];
+    let names = read.into_iter().flat_map(|function| source.split(function).skip(1));
+    let names = names.filter_map(|rest| rest.split_once('"')).map(|(name, _)| name);
+    names.filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
+}
+
+#[test]
+fn every_variable_is_documented() {
+    let page = fs::read_to_string(root().join("crates/gguf-cli/src/topics/environment.md")).unwrap();
+    let mut n = 0;
+    let mut sources = Vec::new();
+    add_files(&root().join("crates/gguf-cli/src"), "rs", &mut sources);
+    for path in sources {
+        let source = fs::read_to_string(&path).unwrap();
+        for name in variables(&source).filter(|_| source.contains("env::var")) {
+            n += 1;
+            assert!(page.contains(&format!("`{name}`")), "{name} of {}", path.display());
+        }
+    }
+    assert!(n > 10, "{n}");
 }
 
 #[test]

@@ -561,6 +561,19 @@ fn keys_are_named_as_they_are_printed() {
     assert_eq!(gguf(["get", text(&file), printed]).exits(0).out, "7\n");
     gguf(["get", text(&file), r"own.?\x8d*"]).exits(0).prints(&["7"]);
     gguf(["unset", text(&file), printed, "-n"]).exits(0).prints(&[r"own.o\x8dd  7"]);
+    // They can be set, and a backup restores them.
+    let [before, set, unset] = ["before", "set.json", "unset.json"].map(|name| dir.path().join(name));
+    fs::copy(&file, &before).unwrap();
+    let change = format!("{printed}=9");
+    gguf(["set", text(&file), &change, "--backup", text(&set)]).exits(0).says(&[r"  own.o\x8dd: 7 -> 9"]);
+    assert_eq!(gguf(["get", text(&file), printed]).exits(0).out, "9\n");
+    gguf(["set", text(&file), "--from", text(&set)]).exits(0);
+    assert!(fs::read(&file).unwrap() == fs::read(&before).unwrap());
+    gguf(["unset", text(&file), printed, "--backup", text(&unset)]).exits(0);
+    gguf(["set", text(&file), "--from", text(&unset)]).exits(0).says(&[r"  own.o\x8dd: 7 (new)"]);
+    assert_eq!(gguf(["get", text(&file), printed]).exits(0).out, "7\n");
+    gguf(["unset", text(&file), r"own.\x8f*"]).exits(1).says(&[r"no key matches own.\x8f*;"]);
+    gguf(["unset", text(&file), r"own.\x8f"]).exits(1).says(&[r"there is no key own.\x8f"]);
     gguf(["rename", text(&file), &format!("{printed}=own.new")]).exits(0).says(&[r"  own.o\x8dd is now own.new"]);
     assert_eq!(gguf(["get", text(&file), "own.new"]).exits(0).out, "7\n");
     gguf(["unset", text(&file), "own.*", "-q"]).exits(0);

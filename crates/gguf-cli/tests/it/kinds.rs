@@ -122,7 +122,8 @@ fn folders_and_words_lead_to_the_right_command() {
         ("quantise", "the command is gguf quantize\n"),
         ("splt", "split"),
     ] {
-        gguf(words(word)).exits(2).says(&[tip]);
+        let run = gguf(words(word)).exits(2).says(&[tip]);
+        assert_eq!(run.err.matches("tip: ").count(), 1, "{}", run.err);
     }
 }
 

@@ -95,6 +95,10 @@ fn letters_of_llama_cpp_have_a_tip() {
     gguf(["perplexity", "model.gguf", "text.txt", "-t", "4"])
         .exits(2)
         .says(&["tip: the number of threads is --threads, or -j"]);
+    // Others mean the same.
+    let args = ["perplexity", "model.gguf", "text.txt", "-ub", "64", "-c"];
+    gguf([&args[..], &["4k"]].concat()).exits(2).says(&["model.gguf: cannot open"]);
+    gguf([&args[..], &["2"]].concat()).exits(2).says(&["expected 4 to 16777216 tokens"]);
 }
 
 #[test]

@@ -331,6 +331,13 @@ fn placeholders_work_in_every_output() {
         assert_eq!(names(&out), ["Glossary-2.9M-BF16.gguf"], "{command}");
         fs::remove_file(out.join("Glossary-2.9M-BF16.gguf")).unwrap();
     }
+    // The plan of shards has the names of the shards.
+    let prefix = out.join("{name}-{ftype}");
+    let args = ["split", text(&model), text(&prefix), "--split-max-tensors", "20", "-n"];
+    gguf(args).exits(0).prints(&["Glossary-bf16-00001-of-00002.gguf"]);
+    gguf([args[0], args[1], "a{foo}", args[3], args[4], "-n"])
+        .exits(2)
+        .says(&["unknown placeholder {foo}; expected one of"]);
     // Missing metadata leave empty cells.
     let bare = small(dir.path(), "bare.gguf");
     let run = gguf(["swap", text(&bare), text(&template)]).exits(2);

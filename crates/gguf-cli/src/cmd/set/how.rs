@@ -56,7 +56,10 @@ impl Backup {
                     let mut old = json!({ "type": kind_text(kind_of_value(before.as_ref())), "value": value });
                     if let (Change::Removed { .. }, Some(fields)) = (change, old.as_object_mut()) {
                         let mut keys = gguf.kvs().filter(|kv| kv.key != gguf_edit::PAD_KEY);
-                        fields.insert("index".to_owned(), keys.position(|kv| kv.key == **key).into());
+                        fields.insert(
+                            "index".to_owned(),
+                            keys.position(|kv| kv.key == **key || kv.key.to_string() == *key).into(),
+                        );
                     }
                     (key, old)
                 }
