@@ -25,7 +25,7 @@ pub struct Settings {
     /// Root certificates in DER, with which the certificates of `https` servers are verified: for example, those of the system. If there are none, those of the web
     /// apply.
     pub certificates: Vec<Vec<u8>>,
-    /// The proxy for `https` URLs.
+    /// The proxy for `https` URLs, and for stores whose endpoints are such.
     pub proxy: Option<Proxy>,
     /// The text that identifies the program to servers.
     pub user_agent: String,

@@ -1,6 +1,6 @@
 //! Connections to stores: every request of `object_store` passes here, so that it is reported, cancelled, and waits as its server asks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -8,11 +8,13 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::run::{SEEN, http};
 use crate::attempts::wait_of;
 use crate::error::{Error, Problem};
+use crate::location::Url;
 use crate::settings::{Event, Settings};
 
 /// The slowest upload that is waited for, in bytes per second.
@@ -36,15 +38,19 @@ impl HttpConnector for Connector {
         let usual = ClientOptions::new().get_config_value(&ClientConfigKey::ConnectTimeout);
         let is_identity = option(ClientConfigKey::ConnectTimeout) != usual;
         let connect_timeout = if is_identity { Duration::from_secs(1) } else { self.0.connect_timeout };
-        let tls = tls()?;
+        let tls = tls(&self.0)?;
         let builder = || {
-            reqwest::Client::builder()
+            let builder = reqwest::Client::builder()
                 .tls_backend_preconfigured(tls.clone())
                 .user_agent(self.0.user_agent.as_str())
                 .connect_timeout(connect_timeout)
                 .https_only(!may_be_plain)
                 .no_proxy()
-                .http1_only()
+                .http1_only();
+            match self.proxy() {
+                Some(proxy) => builder.proxy(proxy),
+                None => builder,
+            }
         };
         let build = |builder: reqwest::ClientBuilder| match builder.build() {
             Ok(client) => Ok(HttpClient::new(client)),
@@ -56,18 +62,27 @@ impl HttpConnector for Connector {
     }
 }
 
-/// The configuration of TLS. It trusts the certificates of the system, if there are some, and those of the web, which also `https://` URLs have.
-fn tls() -> object_store::Result<ClientConfig> {
-    static TLS: OnceLock<Result<ClientConfig, rustls::Error>> = OnceLock::new();
-    let configure = || {
-        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        Ok(config.with_root_certificates(roots).with_no_client_auth())
-    };
-    let failed = |e: rustls::Error| object_store::Error::Generic { store: "HTTP", source: Box::new(e) };
-    TLS.get_or_init(configure).clone().map_err(failed)
+impl Connector {
+    /// The proxy of the settings, for the URLs that `https://` files are requested through it.
+    fn proxy(&self) -> Option<reqwest::Proxy> {
+        let proxy = self.0.proxy.clone()?;
+        let address = proxy.through.uri().to_string();
+        let is_for = move |url: &str| Url::parse(url).is_ok_and(|url| proxy.is_for(&url));
+        Some(reqwest::Proxy::custom(move |url| is_for(url.as_str()).then(|| address.clone())))
+    }
+}
+
+/// The configuration of TLS, with the root certificates that `https://` files have.
+fn tls(settings: &Settings) -> object_store::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(settings.certificates.iter().map(|der| CertificateDer::from(der.as_slice())));
+    if settings.certificates.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|e| object_store::Error::Generic { store: "HTTP", source: Box::new(e) })?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Sends requests.

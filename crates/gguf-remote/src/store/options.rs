@@ -33,9 +33,9 @@ use object_store::gcp::GoogleConfigKey;
 /// | `AWS_SKIP_SIGNATURE`, `GOOGLE_SKIP_SIGNATURE`, `AZURE_SKIP_SIGNATURE` | `true` for public buckets: requests without credentials |
 /// | `AWS_ALLOW_HTTP`, `GOOGLE_ALLOW_HTTP`, `AZURE_ALLOW_HTTP` | `true` to allow endpoints with `http://` on other machines than this one |
 ///
-/// Its documentation has [all others](https://docs.rs/object_store). Times, proxies and certificates are not options: those of
-/// [`Settings`](crate::Settings), no proxy, and the certificates of the system and of the web apply. Profiles in `~/.aws` are not read. The identity
-/// of a machine is determined by `object_store`, which may read variables of its services.
+/// Its documentation has [all others](https://docs.rs/object_store). Times, the proxy and certificates are not options: those of
+/// [`Settings`](crate::Settings) apply. Profiles in `~/.aws` are not read. The identity of a machine is determined by `object_store`, which may read
+/// variables of its services.
 ///
 /// The debug form has only names.
 #[derive(Clone, Default)]

@@ -37,6 +37,16 @@ pub fn client(endpoint: &str) -> (Client, Events) {
     (Client::new(settings).unwrap(), events)
 }
 
+/// The bytes that requests have asked for, after the first `n`. What a server has sent also counts the rest of earlier responses.
+pub fn asked_after(n: usize, server: &Server) -> u64 {
+    let requests = server.requests().into_iter().skip(n);
+    let length = |request: Request| {
+        let (first, last) = request.range.as_deref()?.strip_prefix("bytes=")?.split_once('-')?;
+        Some(last.parse::<u64>().ok()? + 1 - first.parse::<u64>().ok()?)
+    };
+    requests.map(|request| length(request).expect("a range with an end")).sum()
+}
+
 /// Bytes that differ at every place.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()

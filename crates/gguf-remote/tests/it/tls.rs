@@ -47,10 +47,17 @@ fn server() -> u16 {
     let config = Arc::new(config.unwrap());
     listen(move |stream| {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
-        while !head(&mut stream).is_empty() {
+        loop {
+            let asked = head(&mut stream);
+            if asked.is_empty() {
+                break;
+            }
             let n = FILE.len();
-            let range = format!("Content-Range: bytes 0-{}/{n}", n - 1);
-            let head = format!("HTTP/1.1 206 x\r\nContent-Length: {n}\r\nETag: \"1\"\r\n{range}\r\n\r\n");
+            let (status, range) = match asked.iter().any(|line| line.to_ascii_lowercase().starts_with("range:")) {
+                true => (206, format!("Content-Range: bytes 0-{}/{n}\r\n", n - 1)),
+                false => (200, String::new()),
+            };
+            let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {n}\r\nETag: \"1\"\r\n{range}\r\n");
             let _ = stream.write_all(&[head.as_bytes(), FILE].concat());
             let _ = stream.flush();
         }
@@ -133,5 +140,46 @@ fn https_through_a_proxy() {
     heads.lock().unwrap().clear();
     let direct = format!("https://127.0.0.1:{port}/x");
     assert_eq!(read(&direct, &[CERTIFICATE], with("user:secret@", "localhost, 127.0.0.1")).unwrap(), FILE);
+    assert!(heads.lock().unwrap().is_empty());
+}
+
+/// Stores have the certificates and the proxy of `https`.
+#[cfg(feature = "cloud")]
+#[test]
+fn stores_through_a_proxy() {
+    let (through, heads) = proxy(server());
+    let read = |certificates: &[&[u8]], user: &str, no_proxy: &str| {
+        let (mut settings, _) = settings("https://hub.test");
+        for (name, value) in [
+            ("AWS_ENDPOINT_URL", "https://tls.test"),
+            ("AWS_ACCESS_KEY_ID", "secret-name"),
+            ("AWS_SECRET_ACCESS_KEY", "secret-key"),
+        ] {
+            assert!(settings.store_options.insert(name, value));
+        }
+        settings.certificates = certificates.iter().map(|der| der.to_vec()).collect();
+        settings.proxy = Proxy::new(&format!("http://{user}127.0.0.1:{through}"), no_proxy);
+        settings.attempts = 2;
+        let location = gguf_remote::Location::parse("s3://bucket/x").unwrap().unwrap();
+        let file = gguf_remote::StoreFile::open(&Client::new(settings).unwrap(), &location)?;
+        let mut bytes = Vec::new();
+        file.stream(0).unwrap().read_to_end(&mut bytes).unwrap();
+        Ok::<_, Error>(bytes)
+    };
+    assert_eq!(read(&[CERTIFICATE], "user:secret@", "").unwrap(), FILE);
+    let seen = std::mem::take(&mut *heads.lock().unwrap());
+    assert_eq!(seen[0], "CONNECT tls.test:443 HTTP/1.1");
+    let is_secret = |line: &String| line.contains("secret") || line.contains("AWS4-HMAC");
+    assert!(!seen.iter().any(is_secret), "{seen:?}");
+
+    let refused = read(&[CERTIFICATE], "user:secret2@", "").unwrap_err();
+    assert!(!format!("{refused} {refused:?}").contains("secret"), "{refused:?}");
+    connection(&refused);
+    let unknown = read(&[], "user:secret@", "").unwrap_err();
+    assert!(connection(&unknown).contains("UnknownIssuer"), "{unknown}");
+
+    heads.lock().unwrap().clear();
+    // Nobody else knows that name.
+    connection(&read(&[CERTIFICATE], "user:secret@", "tls.test").unwrap_err());
     assert!(heads.lock().unwrap().is_empty());
 }
