@@ -43,6 +43,7 @@ const COMMANDS: &[Reads] = &[
     data("quantize", &["input"]),
     data("split", &["input"]),
     data("diff", &["a", "b"]),
+    data("export", &["model"]),
     data("verify", &["file"]),
     data("lora.merge", &["base"]),
     data("hash", &["model"]),
@@ -70,6 +71,7 @@ const URLS: &[(&str, &[&str])] = &[
     ("name", &["files"]),
     ("card", &["models"]),
     ("convert", &["dir", "base", "target", "imatrix"]),
+    ("export", &["base"]),
     ("lora.merge", &["adapters", "base_config", "imatrix"]),
     ("verify", &["against", "base", "target", "imatrix"]),
     ("quantize", &["imatrix"]),
@@ -81,6 +83,12 @@ const URLS: &[(&str, &[&str])] = &[
     ("imatrix.check", &["file"]),
     ("imatrix.merge", &["files"]),
     ("imatrix.convert", &["input"]),
+    ("part", &["plan"]),
+    ("commit", &["plan"]),
+    #[cfg(feature = "engine")]
+    ("sensitivity", &["imatrix"]),
+    #[cfg(feature = "engine")]
+    ("imatrix.compute", &["continue"]),
 ];
 
 /// Outputs that may be objects of a store.

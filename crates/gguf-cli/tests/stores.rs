@@ -27,7 +27,8 @@ mod stores {
             written_objects_have_the_bytes_of_files,
             interrupted_uploads_leave_nothing,
             killed_uploads_are_resumed,
-            parts_of_many_machines_are_one_object;
+            parts_of_many_machines_are_one_object,
+            the_tutorial_publishes_from_the_hub_to_a_bucket;
     }
 
     fn urls_have_the_output_of_files() {
@@ -187,6 +188,47 @@ mod stores {
         let (code, said) = ends(&format!("part {plan} --index 2"));
         assert!(code == Some(2) && said.contains("not begun"), "{code:?} {said}");
         assert_eq!(ends(&format!("show {many}")).0, Some(2));
+    }
+
+    /// The commands of the page, with a Hub of this test.
+    fn the_tutorial_publishes_from_the_hub_to_a_bucket() {
+        use_stores();
+        let dir = folder();
+        let mut files: Files = fs::read_dir(glossary())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
+            .collect();
+        let matrix = glossary().join("../imatrix.gguf").display().to_string();
+        files.push(("imatrix.gguf".to_owned(), fs::read(&matrix).unwrap()));
+        let hub = gguf_test::http::hub_of_files("org/glossary", files);
+
+        let page = fs::read_to_string("../../docs/tutorials/publish.md").unwrap();
+        let section = page.split("## From the Hub to a bucket\n").nth(1).unwrap();
+        let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+        assert!(block.lines().count() >= 6, "{block}");
+        let bucket = unique("s3://models/UNIQUE/published/");
+        let block = block.replace("s3://models/", &bucket);
+        let mut shell = Command::new("sh");
+        shell.envs(program().get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let program = gguf_test::program::path();
+        let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        shell.env("PATH", path).env("HF_ENDPOINT", &hub.address).env("HF_HOME", "/nonexistent").current_dir(dir.path());
+        let output = shell.args(["-ec", &block]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let card = fs::read_to_string(dir.path().join("model-card.md")).unwrap();
+        assert!(card.contains("Glossary-2.9M-IQ3_XXS.gguf"), "{card}");
+        // Nothing else was written here.
+        assert_eq!(gguf_test::files::names(dir.path()), ["model-card.md"]);
+
+        let here = |name: &str| dir.path().join(name).display().to_string();
+        let checkpoint = glossary().display().to_string();
+        run(&format!("convert {checkpoint} -o {} --type bf16,Q8_0,Q4_K_M,IQ3_XXS --imatrix {matrix}", here("{FTYPE}")));
+        for ty in ["BF16", "Q8_0", "Q4_K_M", "IQ3_XXS"] {
+            assert!(get(&format!("{bucket}Glossary-2.9M-{ty}.gguf")) == fs::read(here(ty)).unwrap(), "{ty}");
+        }
+        run(&format!("quantize {} {} --target-size 1.4MB --imatrix {matrix}", here("BF16"), here("small")));
+        assert!(get(&format!("{bucket}Glossary-2.9M-small.gguf")) == fs::read(here("small")).unwrap());
     }
 
     #[cfg(unix)]

@@ -203,10 +203,10 @@ pub fn windows_of(
     Ok(Windows::new(tokens, loaded, options)?)
 }
 
-/// The hash of what must be the same in a run that is continued: files, by path, size and time, and other values.
+/// The hash of what must be the same in a run that is continued: files, by path, size and time or version, and other values.
 ///
 /// # Errors
-/// If a file does not exist.
+/// If a file does not exist, or does not open.
 pub fn identity<'a>(files: impl Iterator<Item = &'a Path>, values: &[&[u8]]) -> Result<String, Failure> {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
@@ -214,9 +214,13 @@ pub fn identity<'a>(files: impl Iterator<Item = &'a Path>, values: &[&[u8]]) -> 
         hash.update(bytes);
     };
     for path in files {
+        add(path.as_os_str().as_encoded_bytes());
+        if let Some(remote) = open::source(path)? {
+            add(format!("{:?} {:?}", remote.size(), remote.version()).as_bytes());
+            continue;
+        }
         let data = std::fs::metadata(path).map_err(|e| Failure::CouldNotRun(format!("{}: {e}", path.display())))?;
         let modified = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        add(path.as_os_str().as_encoded_bytes());
         add(format!("{} {modified:?}", data.len()).as_bytes());
     }
     values.iter().for_each(|value| add(value));

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use gguf_hf::Folder;
 use gguf_hf::export::{Export, ExportOptions};
-use gguf_pipeline::RunOptions;
 
 use super::float_type::FloatType;
 use super::planned::{JsonPlan, Planned};
@@ -82,7 +81,7 @@ impl Args {
         for warning in &export.warnings {
             ui.warning(&warning.to_string());
         }
-        let run = RunOptions::default().threads(self.writing.threads).force(self.writing.force);
+        let run = open::reading().threads(self.writing.threads).force(self.writing.force);
         if self.dry_run {
             let Export { plan, class, .. } = &export;
             let document = |disks| JsonPlan::of(plan, class).on(disks);

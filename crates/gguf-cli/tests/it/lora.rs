@@ -46,6 +46,11 @@ const PAIRS: &[(&str, &[u64])] = &[
     ("token_embd.weight.lora_b", &[RANK, 256]),
 ];
 
+/// Writes an adapter for the example.
+pub fn write_example(path: &Path) {
+    write_adapter(path, adapter_head(), PAIRS);
+}
+
 /// The example as a model.
 fn base(dir: &Path) -> PathBuf {
     let path = dir.join("base.gguf");

@@ -42,21 +42,29 @@ fn commands(help: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// All commands with their options.
-fn all() -> Vec<(String, Vec<Listed>)> {
-    let help = |command: &str| gguf(command.split(' ').filter(|word| !word.is_empty()).chain(["-h"])).exits(0).out;
+/// The short help of a command.
+fn help(command: &str) -> String {
+    gguf(command.split(' ').filter(|word| !word.is_empty()).chain(["-h"])).exits(0).out
+}
+
+/// The names of all commands, such as `imatrix show`.
+pub fn all_commands() -> Vec<String> {
     let mut found = Vec::new();
     for command in commands(&help("")) {
-        let text = help(&command);
-        let below: Vec<String> = commands(&text).iter().map(|name| format!("{command} {name}")).collect();
-        let each = if below.is_empty() { vec![command] } else { below };
-        found.extend(each.into_iter().map(|command| {
-            let options = help(&command).lines().filter_map(option).collect();
-            (command, options)
-        }));
+        let below: Vec<String> = commands(&help(&command)).iter().map(|name| format!("{command} {name}")).collect();
+        found.extend(if below.is_empty() { vec![command] } else { below });
     }
     assert!(found.len() >= 30, "{found:?}");
     found
+}
+
+/// All commands with their options.
+fn all() -> Vec<(String, Vec<Listed>)> {
+    let of = |command: String| {
+        let options = help(&command).lines().filter_map(option).collect();
+        (command, options)
+    };
+    all_commands().into_iter().map(of).collect()
 }
 
 #[test]

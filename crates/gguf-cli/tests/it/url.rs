@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_test::files::{folder, glossary};
 use gguf_test::http::{Files, Reply, Server, file, hub_of_files, of_files};
+use gguf_test::legacy;
 use gguf_test::program::words;
 
 pub mod reading;
@@ -25,52 +26,182 @@ fn a_url_has_the_output_of_the_file() {
     have_the_output_of_files(models(), &server.address);
 }
 
+/// Every command that writes what it makes of a model. Names in capitals are inputs; a URL stands for each of them, but for those of `LOCAL`.
+const WRITING: &[&str] = &[
+    "quantize MODEL OUT Q4_K_M",
+    "quantize MODEL OUT{ftype} Q8_0,IQ4_XS",
+    "quantize MODEL OUT --target-size 1500000",
+    "quantize MODEL OUT IQ2_M --imatrix MATRIX",
+    "split MODEL OUT --max-tensors 10 --verify",
+    "merge SHARD -o OUT",
+    "reorder MODEL OUT --like MODEL",
+    "reorder MODEL OUT --by name",
+    "swap MODEL OUT",
+    "upgrade MODEL OUT",
+    "rm-tensor MODEL OUT output_norm.weight",
+    "add-tensor MODEL OUT new VALUES",
+    "graft MODEL OUT --from MODEL --tensors=output_norm.weight --replace",
+    "extract MODEL token_embd.weight -o OUT.npy",
+    "extract MODEL *.weight -o OUT.safetensors",
+    "set MODEL general.name=x -o OUT",
+    "unset MODEL general.name -o OUT",
+    "rename MODEL general.name=general.nickname -o OUT",
+    "edit MODEL -o OUT",
+    "recipe apply RECIPE MODEL OUT",
+    "convert CHECKPOINT -o OUT --type Q8_0",
+    "export MODEL -o OUT",
+    "export ADAPTER -o OUT --base MODEL.gguf",
+    "lora merge MODEL ADAPTER -o OUT",
+    "migrate LEGACY -o OUT --yes",
+    "imatrix merge MATRIX MATRIX -o OUT.gguf",
+    "imatrix convert MATRIX OUT.dat",
+];
+
+/// Inputs that are small files of this machine.
+const LOCAL: &[&str] = &["VALUES", "RECIPE"];
+
+/// Commands whose models libllama reads, which does not read URLs.
+const OF_LIBRARY: &[&str] = &[
+    "perplexity MODEL TEXT",
+    "kld MODEL MODEL TEXT",
+    "run MODEL prompt",
+    "sensitivity MODEL TEXT -o OUT",
+    "imatrix compute MODEL TEXT -o OUT",
+];
+
+/// Commands that read no model, or only files of this machine; and those of `plans_are_read_from_urls`.
+const OTHERS: &[&str] = &["repair", "engine", "completions", "man", "part", "commit"];
+
+#[test]
+fn no_command_is_left_out() {
+    let lines = reading::READING.iter().chain(WRITING).chain(OF_LIBRARY);
+    let lines: Vec<&str> = lines.chain(OTHERS).copied().collect();
+    for command in crate::options::all_commands() {
+        let is_run =
+            |line: &&str| line.strip_prefix(&command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        assert!(lines.iter().any(is_run), "{command}");
+    }
+}
+
+/// The inputs of `WRITING`, by their names there, and the names of their files.
+fn inputs(dir: &Path) -> Vec<(&'static str, String)> {
+    let names = [
+        ("MODEL", "model.gguf"),
+        ("SHARD", "tiny-00001-of-00002.gguf"),
+        ("MATRIX", "matrix.gguf"),
+        ("ADAPTER", "adapter.gguf"),
+        ("LEGACY", "legacy.bin"),
+        ("VALUES", "values.npy"),
+        ("RECIPE", "recipe"),
+    ];
+    let at = |name: &str| dir.join(name);
+    model(dir);
+    for name in ["tiny-00001-of-00002.gguf", "tiny-00002-of-00002.gguf"] {
+        fs::copy(Path::new("../ggufkit/examples").join(name), at(name)).unwrap();
+    }
+    fs::copy(glossary().join("../imatrix.gguf"), at("matrix.gguf")).unwrap();
+    fs::write(at("legacy.bin"), legacy::llama(legacy::GGJT1, 2, 2).write("", "").bytes).unwrap();
+    crate::lora::write_example(&at("adapter.gguf"));
+    let line = format!("extract {0}/model.gguf output_norm.weight -o {0}/values.npy", dir.display());
+    gguf(&words(&line), "").exits(0);
+    let recipe = gguf(&words(&format!("recipe show {}/model.gguf", dir.display())), "").exits(0).out;
+    fs::write(at("recipe"), recipe).unwrap();
+    names.map(|(name, file)| (name, file.to_owned())).into()
+}
+
+/// The files below a folder, with their names in it.
+fn files_below(folder: &Path) -> Files {
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match path.is_dir() {
+            true => {
+                files.extend(files_below(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)))
+            }
+            false => files.push((name, fs::read(path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
 #[test]
 fn what_is_written_has_the_same_bytes() {
     let dir = folder();
-    let path = model(dir.path());
-    let model = fs::read(&path).unwrap();
-    let server = of_files(vec![("m.gguf".to_owned(), model.clone())]);
-    let url = server.url("/m.gguf");
-    for (i, line) in [
-        "quantize IN OUT Q4_K_M",
-        "quantize IN OUT{ftype} Q8_0,IQ4_XS",
-        "quantize IN OUT --target-size 1500000",
-        "split IN OUT --max-tensors 10 --verify",
-        "reorder IN OUT --by name",
-        "swap IN OUT",
-        "upgrade IN OUT",
-        "rm-tensor IN OUT output_norm.weight",
-        "graft IN OUT --from IN --tensors=output_norm.weight --replace",
-        "extract IN token_embd.weight -o OUT.npy",
-        "extract IN *.weight -o OUT.safetensors",
-        "set IN general.name=x -o OUT",
-        "rename IN general.name=general.nickname -o OUT",
-    ]
-    .iter()
-    .enumerate()
-    {
-        let run = |which: &str, input: &str| {
+    let inputs = inputs(dir.path());
+    let served = files_below(dir.path());
+    let server = of_files(served);
+    let hub = hub_of_files("org/glossary", glossary_files());
+    for (i, line) in WRITING.iter().enumerate() {
+        let run = |which: &str| {
             let out = dir.path().join(format!("{i}-{which}"));
             fs::create_dir(&out).unwrap();
-            let word = |word: String| match word.as_str() {
-                "IN" => input.to_owned(),
-                word => word.replace("OUT", &out.join("o").display().to_string()),
+            let is_url = which == "there";
+            let word = |word: String| {
+                let word = word.replace("OUT", &out.join("o").display().to_string());
+                if word == "CHECKPOINT" {
+                    return if is_url { "hf:org/glossary".to_owned() } else { glossary().display().to_string() };
+                }
+                let Some((name, file)) =
+                    inputs.iter().find(|(name, _)| word.strip_suffix(".gguf").unwrap_or(&word) == *name)
+                else {
+                    return word;
+                };
+                match is_url && !LOCAL.contains(name) {
+                    true => server.url(&format!("/{file}")),
+                    false => dir.path().join(file).display().to_string(),
+                }
             };
             let args: Vec<String> = words(line).into_iter().map(word).collect();
-            let run = gguf(&args, "");
+            let run = gguf(&args, &hub.address);
             assert_eq!(run.code, 0, "{args:?}: {run:?}");
-            let mut files: Files = fs::read_dir(&out)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
-                .collect();
-            files.sort();
+            let files = files_below(&out);
             assert!(!files.is_empty(), "{line}");
             files
         };
-        assert!(run("here", path.to_str().unwrap()) == run("there", &url), "{line}");
+        let (here, there) = (run("here"), run("there"));
+        let names = |files: &Files| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&here), names(&there), "{line}");
+        let other = here.iter().zip(&there).find(|(here, there)| here != there);
+        assert!(other.is_none(), "{line}: {:?}", other.map(|(here, _)| &here.0));
     }
+}
+
+#[test]
+fn the_library_reads_files_alone() {
+    let server = of_files(vec![("m.gguf".to_owned(), b"GGUF".to_vec())]);
+    for line in OF_LIBRARY {
+        let line = line
+            .replace("MODEL", &server.url("/m.gguf"))
+            .replace("TEXT", "Cargo.toml")
+            .replace("OUT", "unwritten.gguf");
+        gguf(&words(&line), "")
+            .exits(2)
+            .says(&["/m.gguf: expected a path, found a URL; libllama reads local files only"]);
+    }
+    assert_eq!(server.n_requests(), 0);
+}
+
+/// A plan for many machines, and its source.
+#[test]
+fn plans_are_read_from_urls() {
+    let dir = folder();
+    let bytes = fs::read(model(dir.path())).unwrap();
+    let source = of_files(vec![("m.gguf".to_owned(), bytes)]);
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let run = |line: String| gguf(&words(&line), "").exits(0);
+    run(format!("quantize {} {} Q4_K_M -q", at("model.gguf"), at("one.gguf")));
+    let url = source.url("/m.gguf");
+    run(format!("quantize {url} {} Q4_K_M -q --plan-only {}", at("many.gguf"), at("plan.json")));
+    let plans = of_files(vec![("plan.json".to_owned(), fs::read(at("plan.json")).unwrap())]);
+    let plan = plans.url("/plan.json");
+    gguf(&words(&format!("commit {plan} -q")), "").exits(75);
+    run(format!("part {plan} --index 0 -q"));
+    run(format!("commit {plan} -q"));
+    assert!(fs::read(at("many.gguf")).unwrap() == fs::read(at("one.gguf")).unwrap());
+    let wrong = plans.url("/none.json");
+    gguf(&words(&format!("part {wrong} --index 0")), "").says(&["status 404"]);
 }
 
 /// Another file of that name, even with the same head, must not complete what was made of the first.

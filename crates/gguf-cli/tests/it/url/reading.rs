@@ -14,6 +14,8 @@ pub fn gguf(args: &[String], hub: &str) -> Run {
         command.env_remove(name);
     }
     command.env("HF_HOME", "/nonexistent").env("HF_ENDPOINT", hub).env("HF_TOKEN", "hf_secret");
+    // The editor of `edit`, which changes nothing.
+    command.env("VISUAL", "true");
     let output = command.args(args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let run = Run { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) };
@@ -44,8 +46,8 @@ pub fn models() -> Files {
     files
 }
 
-/// Every command that reads models, with the place of the file.
-const READING: &[&str] = &[
+/// Every command that reads models and prints what it finds, with the place of the file.
+pub const READING: &[&str] = &[
     "show FILE",
     "show FILE --kv --tensors",
     "show FILE --json --full",
@@ -68,6 +70,10 @@ const READING: &[&str] = &[
     "quantize FILE --list --json",
     "quantize FILE Q8_0 --dry-run --json",
     "imatrix show FILE",
+    "imatrix check MATRIX FILE",
+    "export FILE -o unwritten --dry-run",
+    "split FILE unwritten --max-tensors 4 --dry-run",
+    "verify FILE --against ../../examples/glossary",
 ];
 
 /// Compares the output and the exit code of every command for files and for their URLs, which begin with `prefix`.
@@ -84,6 +90,7 @@ pub fn have_the_output_of_files(files: Files, prefix: &str) {
                 let word = |word: String| match word.as_str() {
                     "FILE" => place(name),
                     "OTHER" => place("tiny.gguf"),
+                    "MATRIX" => place("one.gguf"),
                     _ => word,
                 };
                 words(line).into_iter().map(word).collect()
