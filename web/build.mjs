@@ -1,17 +1,20 @@
 // Builds the page twice: dist/folder, for a web server, and dist/gguf-viewer.html, one file that works without one.
 //
 // node build.mjs [--quick]     --quick compresses less, and checks no sizes
+// node build.mjs --report      only the page of the program's `--html`, which is committed; otherwise it must be current
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { brotliCompressSync, constants } from "node:zlib";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "vite";
 
 /** Most bytes of the first module, and of all that is loaded before a file is opened, as brotli compresses them. */
 const MOST_MODULE = 160_000;
 const MOST_FIRST = 230_000;
+/** Most bytes of the page of reports, which is a part of the program. */
+const MOST_REPORT = 60_000;
 
 const root = import.meta.dirname;
 const dist = join(root, "dist");
@@ -35,10 +38,10 @@ const sha = (text) => createHash("sha256").update(text).digest("base64");
 function policy(script, style, worker) {
   return [
     "default-src 'none'",
-    `script-src ${script} 'wasm-unsafe-eval'`,
+    `script-src ${script}${worker === undefined ? "" : " 'wasm-unsafe-eval'"}`,
     `style-src ${style}`,
-    `worker-src ${worker}`,
-    "connect-src 'self' https: http:",
+    // A page of reports has no workers, and asks nobody.
+    ...(worker === undefined ? [] : [`worker-src ${worker}`, "connect-src 'self' https: http:"]),
     "img-src data:",
     "manifest-src 'none'",
     "base-uri 'none'",
@@ -48,7 +51,7 @@ function policy(script, style, worker) {
 
 const withPolicy = (html, text) => html.replace('<meta charset="utf-8" />', `<meta charset="utf-8" />\n    <meta http-equiv="Content-Security-Policy" content="${text}" />`);
 
-async function bundle(mode, out) {
+async function bundle(mode, out, input = "index.html") {
   await build({
     root,
     mode,
@@ -61,15 +64,43 @@ async function bundle(mode, out) {
       target: "es2022",
       modulePreload: false,
       assetsInlineLimit: 0,
-      rollupOptions: { output: { entryFileNames: "viewer.js", assetFileNames: "[name][extname]" } },
+      rollupOptions: { input: join(root, input), output: { entryFileNames: "viewer.js", assetFileNames: "[name][extname]" } },
     },
     worker: { format: "iife" },
   });
 }
 
+/** A page of one file from the parts of a bundle, and its policy. `more` is put before the script. */
+function joined(parts, html, more = "", worker = undefined) {
+  const script = readFileSync(join(parts, "viewer.js"), "utf8").replaceAll("</script", "<\\/script");
+  const styleName = readdirSync(parts).find((name) => name.endsWith(".css"));
+  const style = readFileSync(join(parts, styleName), "utf8");
+  let page = readFileSync(join(parts, html), "utf8");
+  page = page.replace(/\s*<script type="module"[^>]*><\/script>/, "").replace(/\s*<link rel="stylesheet"[^>]*>/, "");
+  page = withPolicy(page, policy(`'sha256-${sha(script)}'`, `'sha256-${sha(style)}'`, worker));
+  page = page.replace("</head>", () => `<style>${style}</style>\n  </head>`);
+  return page.replace("</body>", () => `${more}<script type="module">${script}</script>\n  </body>`);
+}
+
+/** The page of reports: the program puts the data into the empty element. */
+async function report() {
+  const parts = join(root, "dist-report");
+  await bundle("report", parts, "report.html");
+  const page = joined(parts, "report.html", `<script type="application/json" id="data"></script>\n`);
+  rmSync(parts, { recursive: true });
+  if (page.length > MOST_REPORT) throw new Error(`the page of reports has ${page.length} bytes, more than ${MOST_REPORT}`);
+  const path = join(root, "..", "crates", "gguf-cli", "src", "cmd", "html", "page.html");
+  if (process.argv.includes("--report")) writeFileSync(path, page);
+  else if (!existsSync(path) || readFileSync(path, "utf8") !== page) throw new Error(`${path} is stale: run \`npm run report\``);
+  console.log(`page of reports: ${page.length} bytes of ${MOST_REPORT}`);
+}
+
+await report();
+if (process.argv.includes("--report")) process.exit(0);
+
 rmSync(dist, { recursive: true, force: true });
 mkdirSync(dist, { recursive: true });
-const modules = { gguf: wasm("--no-default-features"), "gguf-model": wasm() };
+const modules = { gguf: wasm("--no-default-features"), "gguf-model": wasm(), "gguf-encode": wasm("--features", "encode") };
 
 // The folder.
 const folder = join(dist, "folder");
@@ -88,21 +119,16 @@ writeFileSync(
 // The single file.
 const parts = join(dist, "parts");
 await bundle("single", parts);
-const script = readFileSync(join(parts, "viewer.js"), "utf8").replaceAll("</script", "<\\/script");
-const styleName = readdirSync(parts).find((name) => name.endsWith(".css"));
-const style = readFileSync(join(parts, styleName), "utf8");
-const data = Object.entries(modules).map(([name, bytes]) => `<script type="application/octet-stream" id="${name}">${bytes.toString("base64")}</script>`);
-let single = readFileSync(join(parts, "index.html"), "utf8");
-single = single.replace(/\s*<script type="module"[^>]*><\/script>/, "").replace(/\s*<link rel="stylesheet"[^>]*>/, "");
-single = withPolicy(single, policy(`'sha256-${sha(script)}'`, `'sha256-${sha(style)}'`, "blob:"));
-single = single.replace("</head>", () => `<style>${style}</style>\n  </head>`);
-single = single.replace("</body>", () => `${data.join("\n")}\n<script type="module">${script}</script>\n  </body>`);
+const data = Object.entries(modules).map(([name, bytes]) => `<script type="application/octet-stream" id="${name}">${bytes.toString("base64")}</script>\n`);
+const single = joined(parts, "index.html", data.join(""), "blob:");
 writeFileSync(join(dist, "gguf-viewer.html"), single);
+// As `gguf view` serves it.
+writeFileSync(join(dist, "served.html.gz"), gzipSync(single.replace('<div id="app">', '<div id="app" data-served="">'), { level: 9 }));
 rmSync(parts, { recursive: true });
 
 if (!quick) {
   const sizes = Object.fromEntries(readdirSync(folder).map((name) => [name, brotli(readFileSync(join(folder, name)))]));
-  const first = Object.entries(sizes).filter(([name]) => name !== "gguf-model.wasm" && name !== "sw.js");
+  const first = Object.entries(sizes).filter(([name]) => !["gguf-model.wasm", "gguf-encode.wasm", "sw.js"].includes(name));
   const sum = first.reduce((sum, [, bytes]) => sum + bytes, 0);
   console.log("bytes with brotli:", sizes);
   console.log(`first module: ${sizes["gguf.wasm"]} of ${MOST_MODULE}; all that is loaded first: ${sum} of ${MOST_FIRST}; one file: ${single.length} bytes, plain`);

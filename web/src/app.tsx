@@ -5,13 +5,15 @@ import { Client, prepare } from "./client";
 import { Problem } from "./facts";
 import { type LocalModel, dropped, models } from "./files";
 import { Picker } from "./picker";
+import { isServed, servedModels, stay } from "./served";
 import { count, size } from "./text";
-import type { Findings, Opened, TensorRow } from "./types";
+import type { FilesOf, Findings, Opened, TensorRow } from "./types";
 import { CompareView } from "./views/compare";
 import { EditView } from "./views/edit";
 import { FindingsView } from "./views/findings";
 import { MemoryView } from "./views/memory";
 import { MetadataView } from "./views/metadata";
+import { ReportView } from "./views/report";
 import { SummaryView } from "./views/summary";
 import { TemplateView } from "./views/template";
 import { TensorsView } from "./views/tensors";
@@ -22,11 +24,10 @@ import { WeightsView } from "./views/weights";
 interface Shown {
   client: Client;
   opened: Opened;
-  /** Its files, if they are those of this machine. */
-  files: File[];
+  from: FilesOf;
 }
 
-const VIEWS = ["summary", "metadata", "tensors", "weights", "findings", "tokens", "template", "memory", "compare", "edit"] as const;
+const VIEWS = ["summary", "metadata", "tensors", "weights", "findings", "tokens", "template", "memory", "compare", "edit", "report"] as const;
 export type View = (typeof VIEWS)[number];
 const TITLES: Record<View, string> = {
   summary: "Summary",
@@ -39,6 +40,7 @@ const TITLES: Record<View, string> = {
   memory: "Memory",
   compare: "Compare",
   edit: "Edit",
+  report: "Report",
 };
 
 /** What a link says: `#view=tensors&url=https://…`. */
@@ -46,12 +48,23 @@ function link(): URLSearchParams {
   return new URLSearchParams(location.hash.slice(1));
 }
 
+/** The view that a link names. */
+function linkedView(): View | undefined {
+  return VIEWS.find((name) => name === link().get("view"));
+}
+
+/** Makes the address of the page a link to what it shows. Files of this machine have none. */
+function setLink(view: View, address: string | undefined): void {
+  const parts = new URLSearchParams({ view, ...(address === undefined ? {} : { url: address }) });
+  history.replaceState(null, "", `#${parts}`);
+}
+
 export function App() {
   const [shown, setShown] = useState<Shown>();
   const [busy, setBusy] = useState("");
   const [problem, setProblem] = useState("");
   const [findings, setFindings] = useState<Findings>();
-  const [view, setView] = useState<View>(() => VIEWS.find((name) => name === link().get("view")) ?? "summary");
+  const [view, setView] = useState<View>(() => linkedView() ?? "summary");
   const [filter, setFilter] = useState("");
   const [choices, setChoices] = useState<LocalModel[]>([]);
   const [repository, setRepository] = useState<RepositoryFile[]>([]);
@@ -61,7 +74,7 @@ export function App() {
   const heading = useRef<HTMLHeadingElement>(null);
 
   /** Opens a model in a new worker, which replaces the one before. */
-  const open = (what: string, ask: Parameters<Client["ask"]>[0]) => {
+  const open = (what: string, from: FilesOf) => {
     current.current?.end();
     const client = new Client();
     current.current = client;
@@ -72,12 +85,12 @@ export function App() {
     setTensor(undefined);
     const isCurrent = () => current.current === client;
     client
-      .ask<Opened>(ask)
+      .ask<Opened>({ kind: "open", from })
       .then((opened) => {
         if (!isCurrent()) return;
         setBusy("");
         if (opened.overview.error !== undefined) setProblem(opened.overview.error);
-        else setShown({ client, opened, files: ask.kind === "files" ? ask.files : [] });
+        else setShown({ client, opened, from });
         client.giveSecond().catch((error: Error) => isCurrent() && setProblem(error.message));
         return client.ask<Findings>({ kind: "findings" }).then((found) => {
           if (isCurrent()) setFindings(found);
@@ -96,7 +109,7 @@ export function App() {
     if (found.length === 1) openModel(found[0]!);
     else if (files.length > 0 && found.length === 0) setProblem("There is no file called .gguf among these.");
   };
-  const openModel = (model: LocalModel) => open(model.name, { kind: "files", files: model.files, name: model.name });
+  const openModel = (model: LocalModel) => open(model.name, { files: model.files, name: model.name });
   const openAddress = (text: string, token: string) => {
     const place = parseAddress(text);
     setChoices([]);
@@ -104,7 +117,7 @@ export function App() {
     if (place === null) {
       setProblem("This is not an address: expected https://…, hf:ORG/REPO or ORG/REPO.");
     } else if (place.kind === "file") {
-      open(place.address, { kind: "address", address: place.address, token });
+      open(place.address, { address: place.address, token });
     } else {
       setProblem("");
       setBusy(place.repo);
@@ -125,8 +138,20 @@ export function App() {
 
   useEffect(() => {
     void prepare("gguf").catch((error: Error) => setProblem(error.message));
-    const address = link().get("url");
-    if (address) openAddress(address, "");
+    const follow = () => {
+      const address = link().get("url");
+      setView(linkedView() ?? "summary");
+      if (address) openAddress(address, "");
+      return address;
+    };
+    const isFollowed = follow();
+    if (isServed) {
+      void stay().then(() => setProblem("gguf view has ended: start it again to read more of its files."));
+      servedModels().then((found) => {
+        setRepository(found.length > 1 ? found : []);
+        if (found.length === 1 && !isFollowed) open(found[0]!.name, { address: found[0]!.address, token: "" });
+      }, (error: Error) => setProblem(error.message));
+    }
     const stop = (event: Event) => event.preventDefault();
     const drop = (event: DragEvent) => {
       event.preventDefault();
@@ -138,15 +163,21 @@ export function App() {
       document.body.classList.add("over");
     };
     const leave = () => document.body.classList.remove("over");
+    addEventListener("hashchange", follow);
     addEventListener("dragover", over);
     addEventListener("dragleave", leave);
     addEventListener("drop", drop);
     return () => {
+      removeEventListener("hashchange", follow);
       removeEventListener("dragover", over);
       removeEventListener("dragleave", leave);
       removeEventListener("drop", drop);
     };
   }, []);
+
+  useEffect(() => {
+    if (shown) setLink(view, "address" in shown.from ? shown.from.address : undefined);
+  }, [shown, view]);
 
   const overview = shown?.opened.overview;
   const available = VIEWS.filter(
@@ -219,7 +250,7 @@ export function App() {
           <Choices title={`${repository.length} files`}>
             {repository.map((file) => (
               <li key={file.name}>
-                <button type="button" onClick={() => open(file.name, { kind: "address", address: file.address, token })}>
+                <button type="button" onClick={() => open(file.name, { address: file.address, token })}>
                   {file.name}
                 </button>{" "}
                 {size(file.bytes)}
@@ -261,8 +292,11 @@ export function App() {
               {selected === "tokens" && <TokensView client={shown.client} />}
               {selected === "template" && <TemplateView client={shown.client} />}
               {selected === "memory" && <MemoryView client={shown.client} />}
-              {selected === "compare" && <CompareView client={shown.client} />}
-              {selected === "edit" && <EditView client={shown.client} files={shown.files} />}
+              {selected === "compare" && <CompareView client={shown.client} token={token} />}
+              {selected === "edit" && (
+                <EditView client={shown.client} name={overview.name} file={"files" in shown.from ? shown.from.files[0] : undefined} />
+              )}
+              {selected === "report" && <ReportView client={shown.client} overview={overview} findings={findings} />}
             </section>
           </>
         ) : (

@@ -3,7 +3,7 @@
 import PageWorker from "./worker?worker&inline";
 import type { Ask } from "./types";
 
-type Part = "gguf" | "gguf-model";
+type Part = "gguf" | "gguf-model" | "gguf-encode";
 
 /** A module: in the page itself, or beside it. */
 async function load(part: Part): Promise<ArrayBuffer> {
@@ -70,6 +70,11 @@ export class Client {
   /** Gives the worker the module for findings, tokens, memory and weights. */
   async giveSecond(): Promise<void> {
     this.worker.postMessage({ second: await prepare("gguf-model") });
+  }
+
+  /** Gives the worker the module that also encodes. */
+  async giveThird(): Promise<void> {
+    this.worker.postMessage({ third: await prepare("gguf-encode") });
   }
 
   /** Stops the long work, if any. */

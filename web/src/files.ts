@@ -9,6 +9,13 @@ export interface LocalModel {
 
 const SHARD = /^(.+)-\d{5}-of-(\d{5})\.gguf$/;
 
+/** The names of all shards of the model that a file belongs to; only its own if it is none. */
+export function siblings(name: string): string[] {
+  const [, prefix, count] = SHARD.exec(name) ?? [];
+  if (prefix === undefined || Number(count) === 0) return [name];
+  return Array.from({ length: Number(count) }, (_, i) => `${prefix}-${String(i + 1).padStart(5, "0")}-of-${count}.gguf`);
+}
+
 /** Groups shards. A single file is taken whatever its name; of several, those called `.gguf`. */
 export function models(files: File[]): LocalModel[] {
   const only = files.length === 1;

@@ -37,6 +37,9 @@ interface Exports {
   map_rows(line: number, row: number, n: number): void;
   difference(index: number): void;
   compare_rows(row: number, n: number): void;
+  types(shard: number, index: number): void;
+  cost(shard: number, index: number, type: number): void;
+  cost_rows(row: number, n: number): void;
   result(): void;
   edits(): void;
   edited_head(): void;

@@ -5,7 +5,7 @@ import { short } from "./text";
 import type { HeatMap } from "./types";
 
 /** A color of the style sheet. */
-function color(element: Element, name: string): string {
+export function color(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
@@ -13,7 +13,7 @@ function color(element: Element, name: string): string {
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 /** Draws again when the drawing, or the color scheme, is another one. */
-function useCanvas(draw: (context: CanvasRenderingContext2D, canvas: HTMLCanvasElement) => void) {
+export function useCanvas(draw: (context: CanvasRenderingContext2D, canvas: HTMLCanvasElement) => void) {
   const ref = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const again = () => {
@@ -50,6 +50,26 @@ export function Histogram({ counts, min, max, label }: { counts: number[]; min: 
     context.textAlign = "start";
   });
   return <canvas ref={ref} width={768} height={220} role="img" aria-label={label} class="plot" />;
+}
+
+/** Bars from zero, with the names of some of them. */
+export function Bars({ values, names, label, percent }: { values: number[]; names: string[]; label: string; percent?: boolean }) {
+  const ref = useCanvas((context, canvas) => {
+    const most = Math.max(...values);
+    const [width, height] = [canvas.width / values.length, canvas.height - 40];
+    context.font = "13px system-ui";
+    context.fillStyle = color(canvas, "--fore");
+    context.fillText(percent ? `${Number((most * 100).toPrecision(3))} %` : short(most), 2, 14);
+    // As many names as have room.
+    const each = Math.ceil(56 / width);
+    names.forEach((name, i) => i % each === 0 && context.fillText(name, i * width, canvas.height - 6, 56));
+    context.fillStyle = color(canvas, "--accent");
+    values.forEach((value, i) => {
+      const tall = most > 0 ? (value / most) * height : 0;
+      context.fillRect(i * width, 20 + height - tall, Math.max(1, width - 1), tall);
+    });
+  });
+  return <canvas ref={ref} width={960} height={220} role="img" aria-label={label} class="plot" />;
 }
 
 /** A color between the background and the accent, over a logarithm of a thousandfold. */

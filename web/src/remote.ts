@@ -32,6 +32,16 @@ export function reason(status: number): string {
   return `${words} (HTTP ${status})`;
 }
 
+/** There is no such file. */
+export class Missing extends Error {}
+
+/** The address of another file in the same folder. */
+export function beside(address: string, name: string): string {
+  const url = new URL(address);
+  url.pathname = url.pathname.replace(/[^/]*$/, encodeURIComponent(name));
+  return url.href;
+}
+
 /** The last part of an address. */
 export function fileName(address: string): string {
   const last = new URL(address).pathname.split("/").pop() ?? "";
@@ -51,43 +61,74 @@ function wholeLength(response: Response): number | null {
   return length !== null && response.headers.get("content-encoding") === null ? Number(length) : null;
 }
 
-/** Reads the head of a file: one request, which is ended as soon as the head is there. */
-export async function readHead(address: string, module: Module, token: string, patience = PATIENCE): Promise<RemoteHead> {
-  const stop = new AbortController();
-  let timer = setTimeout(() => stop.abort(), patience);
-  const headers: Record<string, string> = { Range: "bytes=0-" };
-  if (token !== "") headers.Authorization = `Bearer ${token}`;
-  const parts: Uint8Array[] = [];
-  let got = 0;
-  try {
-    let response: Response;
-    try {
-      response = await fetch(address, { headers, signal: stop.signal, credentials: "omit", referrerPolicy: "no-referrer" });
-    } catch (error) {
-      if (stop.signal.aborted) throw new Error(`the server did not answer in ${patience / 1000} s`);
+/** A request that ends if no byte comes for some time. */
+class Request {
+  private readonly stop = new AbortController();
+  private timer = 0;
+  private got = 0;
+
+  constructor(
+    private readonly patience: number,
+    stop?: AbortSignal,
+  ) {
+    stop?.addEventListener("abort", () => this.stop.abort(stop.reason), { signal: this.stop.signal });
+    this.wait();
+  }
+
+  private wait(): void {
+    clearTimeout(this.timer);
+    this.timer = self.setTimeout(() => this.stop.abort(new Error(`${this.got ? "no byte came" : "the server did not answer"} in ${this.patience / 1000} s`)), this.patience);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+    this.stop.abort();
+  }
+
+  async start(address: string, range: string, token: string): Promise<Response> {
+    const headers: Record<string, string> = { Range: range };
+    if (token !== "") headers.Authorization = `Bearer ${token}`;
+    const signal = this.stop.signal;
+    const response = await fetch(address, { headers, signal, credentials: "omit", referrerPolicy: "no-referrer" }).catch((error: unknown) => {
+      if (signal.aborted) throw signal.reason;
       throw new Error(
         `the browser could not fetch the file (${String(error)}). The address may be wrong, or the server may not allow other pages to read it (CORS)`,
       );
-    }
+    });
+    if (response.status === 404) throw new Missing(reason(404));
     if (!response.ok || response.body === null) throw new Error(reason(response.status));
+    return response;
+  }
+
+  /** Gives the bytes of an answer to `take`, until it returns `false`. Returns their number. */
+  async receive(response: Response, take: (bytes: Uint8Array) => boolean): Promise<number> {
+    const reader = response.body!.getReader();
+    for (;;) {
+      this.wait();
+      const next = await reader.read().catch((error: unknown) => {
+        const { aborted, reason } = this.stop.signal;
+        if (reason instanceof DOMException) throw reason;
+        throw new Error(`the server stopped after ${this.got} bytes: ${aborted ? (reason as Error).message : String(error)}`);
+      });
+      if (next.done) return this.got;
+      this.got += next.value.length;
+      if (!take(next.value)) return this.got;
+    }
+  }
+}
+
+/** Reads the head of a file: one request, which is ended as soon as the head is there. */
+export async function readHead(address: string, module: Module, token: string, patience = PATIENCE): Promise<RemoteHead> {
+  const request = new Request(patience);
+  const parts: Uint8Array[] = [];
+  try {
+    const response = await request.start(address, "bytes=0-", token);
     const length = wholeLength(response);
     module.scanStart(length);
-    const reader = response.body.getReader();
-    for (;;) {
-      clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(), patience);
-      let next: ReadableStreamReadResult<Uint8Array>;
-      try {
-        next = await reader.read();
-      } catch (error) {
-        const why = stop.signal.aborted ? `no byte came in ${patience / 1000} s` : String(error);
-        throw new Error(`the server stopped after ${got} bytes: ${why}`);
-      }
-      if (next.done) break;
-      parts.push(next.value);
-      got += next.value.length;
-      if (!module.scan(next.value)) break;
-    }
+    const got = await request.receive(response, (bytes) => {
+      parts.push(bytes);
+      return module.scan(bytes);
+    });
     if (length !== null && got > length) throw new Error(`the server sent ${got} bytes of a file that has ${length}, as it said`);
     const bytes = new Uint8Array(got);
     let at = 0;
@@ -97,28 +138,28 @@ export async function readHead(address: string, module: Module, token: string, p
     }
     return { name: fileName(address), fileBytes: length ?? got, bytes, address: response.url || address, requests: 1, tag: response.headers.get("etag") };
   } finally {
-    clearTimeout(timer);
-    stop.abort();
+    request.end();
   }
 }
 
 /** A part of a file. */
 export async function readPart(head: RemoteHead, start: number, length: number, token: string, stop: AbortSignal): Promise<Uint8Array> {
-  const headers: Record<string, string> = { Range: `bytes=${start}-${start + length - 1}` };
-  if (token !== "") headers.Authorization = `Bearer ${token}`;
-  const signal = AbortSignal.any([stop, AbortSignal.timeout(PATIENCE)]);
-  const slow = (error: unknown): never => {
-    throw error instanceof DOMException && error.name === "TimeoutError" ? new Error(`the server did not answer in ${PATIENCE / 1000} s`) : error;
-  };
-  const response = await fetch(head.address, { headers, signal, credentials: "omit", referrerPolicy: "no-referrer" }).catch(slow);
-  if (response.status === 200) {
-    await response.body?.cancel();
-    throw new Error("the server does not send parts of files");
+  const request = new Request(PATIENCE, stop);
+  try {
+    const response = await request.start(head.address, `bytes=${start}-${start + length - 1}`, token);
+    if (response.status !== 206) throw new Error("the server does not send parts of files");
+    const tag = response.headers.get("etag");
+    if (tag !== null && head.tag !== null && tag !== head.tag) throw new Error("the file has changed on the server: open it again");
+    const bytes = new Uint8Array(length);
+    let at = 0;
+    const got = await request.receive(response, (part) => {
+      if (at + part.length <= length) bytes.set(part, at);
+      at += part.length;
+      return at <= length;
+    });
+    if (got !== length) throw new Error(`the server sent ${got} bytes where ${length} were asked for`);
+    return bytes;
+  } finally {
+    request.end();
   }
-  if (response.status !== 206) throw new Error(reason(response.status));
-  const tag = response.headers.get("etag");
-  if (tag !== null && head.tag !== null && tag !== head.tag) throw new Error("the file has changed on the server: open it again");
-  const bytes = new Uint8Array(await response.arrayBuffer().catch(slow));
-  if (bytes.length !== length) throw new Error(`the server sent ${bytes.length} bytes where ${length} were asked for`);
-  return bytes;
 }

@@ -142,11 +142,27 @@ export interface Difference {
   sample: boolean;
 }
 
+/** A type that a tensor can have. */
+export interface OfferedType {
+  id: number;
+  type: string;
+  /** Of the tensor. */
+  bytes: string;
+}
+
+/** The error of a tensor as another type. */
+export interface Cost {
+  error: Figures;
+  sample: boolean;
+}
+
 export interface Compared {
   error?: string;
   n_keys: number;
   n_same_keys: number;
   n_tensors: number;
+  /** Whether files of a server are among those compared. */
+  remote: boolean;
 }
 
 type Both<T> = [T | null, T | null];
@@ -228,10 +244,12 @@ export interface Estimate {
   assumptions: string[];
 }
 
+/** A model: files of this machine, of which one has the name, or an address. */
+export type FilesOf = { files: File[]; name: string } | { address: string; token: string };
+
 /** What the page asks the worker. */
 export type Ask =
-  | { kind: "files"; files: File[]; name: string }
-  | { kind: "address"; address: string; token: string }
+  | { kind: "open"; from: FilesOf }
   | { kind: "findings" }
   | { kind: "findKvs"; part: string }
   | { kind: "kvs"; from: number; n: number }
@@ -239,16 +257,20 @@ export type Ask =
   | { kind: "elements"; kv: number; from: number; n: number }
   | { kind: "findTensors"; part: string; order: number; descending: boolean }
   | { kind: "tensors"; from: number; n: number }
+  | { kind: "findLayers" }
+  | { kind: "layers"; from: number; n: number }
   | { kind: "tokenizer" }
   | { kind: "findTokens"; part: string; type: number }
   | { kind: "tokens"; from: number; n: number }
   | { kind: "templates" }
-  | { kind: "statistics"; shard: number; index: number; bins: number }
-  | ({ kind: "map"; shard: number; index: number; lines: number; cells: number; compared: boolean } & Region)
+  | { kind: "statistics"; shard: number; index: number; bins: number; whole: boolean }
+  | ({ kind: "map"; shard: number; index: number; lines: number; cells: number; compared: boolean; whole: boolean } & Region)
   | { kind: "values"; shard: number; index: number; row: number; nRows: number; column: number; nColumns: number }
-  | { kind: "compare"; files: File[]; name: string }
+  | { kind: "compare"; from: FilesOf }
   | { kind: "comparedKeys" | "comparedTensors"; from: number; n: number }
-  | { kind: "difference"; index: number }
+  | { kind: "difference"; index: number; whole: boolean }
+  | { kind: "types"; shard: number; index: number }
+  | { kind: "cost"; shard: number; index: number; type: number; whole: boolean }
   | { kind: "edits"; edits: Edit[] }
   | { kind: "editedHead"; edits: Edit[] }
   | { kind: "estimate"; context: number; typeK: number; typeV: number; flash: boolean; gpuLayers: number };

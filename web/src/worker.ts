@@ -1,8 +1,10 @@
 // The worker: it owns the module and the files. Each model gets a worker of its own.
 
+import { siblings } from "./files";
+import { type Layer, Layers } from "./layers";
 import { Module } from "./module";
-import { type RemoteHead, readHead, readPart } from "./remote";
-import type { Ask, Compared, Described, Difference, HeatMap, Opened, Overview, Statistics } from "./types";
+import { Missing, type RemoteHead, beside, readHead, readPart } from "./remote";
+import type { Ask, Compared, Cost, Described, Difference, FilesOf, HeatMap, Opened, Overview, Statistics, TensorRow } from "./types";
 
 interface Source {
   name: string;
@@ -20,8 +22,14 @@ const WINDOW = 256 * 1024;
 const AHEAD = 8 << 20;
 /** Most bytes of a remote tensor that are read at once; of more, a sample. */
 const REMOTE_BYTES = 4 << 20;
+/** Most values of a tensor that are encoded to measure a type; of more, a sample. */
+const COST_VALUES = 1 << 20;
 /** Parts of a sample: each is a request. */
 const PARTS = 16;
+/** Most bytes of a remote file that are kept besides its head. */
+const KEPT = 32 << 20;
+/** Shards of a server are looked for until so many are missing. */
+const MOST_MISSING = 8;
 
 const reader = new FileReaderSync();
 
@@ -54,8 +62,9 @@ function local(file: File): Source {
 }
 
 function remote(head: RemoteHead, token: string): Source {
-  // The last parts of the file, the newest first.
-  let parts = [{ start: 0, bytes: head.bytes }];
+  const first = { start: 0, bytes: head.bytes };
+  // The head, then the last parts of the file, the newest first.
+  let parts = [first];
   const has = (offset: number, length: number) =>
     parts.find((part) => offset >= part.start && offset + length <= part.start + part.bytes.length);
   return {
@@ -69,9 +78,29 @@ function remote(head: RemoteHead, token: string): Source {
     async load(offset, length) {
       if (has(offset, length)) return;
       const bytes = await readPart(head, offset, length, token, stop.signal);
-      parts = [parts[0]!, { start: offset, bytes }, ...parts.slice(1, 4 * PARTS)];
+      let kept = 0;
+      parts = [first, { start: offset, bytes }, ...parts.slice(1)].filter((part, i) => i < 2 || (kept += part.bytes.length) + length <= KEPT);
     },
   };
+}
+
+/** The files of a model. Of a server, its other shards are looked for beside the named one. */
+async function filesOf(from: FilesOf, module: Module): Promise<{ name: string; files: Source[] }> {
+  if ("files" in from) return { name: from.name, files: from.files.map(local) };
+  const named = await readHead(from.address, module, from.token);
+  const heads: RemoteHead[] = [];
+  let missing = 0;
+  for (const name of siblings(named.name)) {
+    if (name === named.name) heads.push(named);
+    else if (missing < MOST_MISSING) {
+      const head = await readHead(beside(from.address, name), module, from.token).catch((error: unknown) => {
+        if (!(error instanceof Missing)) throw error;
+        missing++;
+      });
+      if (head) heads.push(head);
+    }
+  }
+  return { name: named.name, files: heads.map((head) => remote(head, from.token)) };
 }
 
 let sources: Source[] = [];
@@ -80,11 +109,17 @@ let own = 0;
 let other = 0;
 let module: Module | undefined;
 let name = "";
+let layers: Layer[] = [];
 
 /** The module for findings, tokens, memory and weights, which is loaded after the first screen. */
 let second: Promise<Module> | undefined;
 let giveSecond: (wasm: ArrayBuffer) => void;
 const secondBytes = new Promise<ArrayBuffer>((resolve) => (giveSecond = resolve));
+
+/** The module that also encodes, which is loaded when it is asked for. */
+let third: Promise<Module> | undefined;
+let giveThird: (wasm: ArrayBuffer) => void;
+const thirdBytes = new Promise<ArrayBuffer>((resolve) => (giveThird = resolve));
 
 function start(wasm: WebAssembly.Module): Promise<Module> {
   return Module.start(wasm, (file, offset, length) => sources[file]?.read(offset, length) ?? null);
@@ -97,8 +132,8 @@ function open(module: Module): { overview: Overview; parsing: number } {
   return { overview, parsing: performance.now() - from };
 }
 
-async function openSecond(): Promise<Module> {
-  const module = await start(await WebAssembly.compile(await secondBytes));
+async function openMore(bytes: Promise<ArrayBuffer>): Promise<Module> {
+  const module = await start(await WebAssembly.compile(await bytes));
   open(module);
   return module;
 }
@@ -143,7 +178,7 @@ async function statistics(module: Module, ask: Ask & { kind: "statistics" }, sha
   const tensor = describe(module, ask.shard, ask.index);
   const source = sources[ask.shard]!;
   const [start, bytes, step, rowBytes] = [tensor.start, tensor.bytes, tensor.step, tensor.row_bytes].map(Number) as [number, number, number, number];
-  const sample = source.remote && bytes > REMOTE_BYTES;
+  const sample = !ask.whole && source.remote && bytes > REMOTE_BYTES;
   const ahead = Math.max(1, Math.floor(AHEAD / step)) * step;
   const parts: [number, number][] = [];
   if (sample) {
@@ -199,7 +234,7 @@ async function heatMap(module: Module, ask: Ask & { kind: "map" }, share: Share)
   const [rows, columns] = [ask.rows, ask.columns];
   const nRows = rows[1] - rows[0];
   if (columns[1] - columns[0] > 1 << 24) throw new Error("a map has at most 16,777,216 columns");
-  const sample = sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
+  const sample = !ask.whole && sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
   const lines = Math.min(sample ? PARTS : ask.lines, nRows);
   const cells = Math.min(ask.cells, columns[1] - columns[0]);
   module.step("map", ask.compared ? 1 : 0, ask.shard, ask.index, columns[0], columns[1], lines, cells);
@@ -222,12 +257,12 @@ async function heatMap(module: Module, ask: Ask & { kind: "map" }, share: Share)
 }
 
 /** The error of the rows of both models. */
-async function compareRows(module: Module, sides: { source: Source; tensor: Described }[], share: Share): Promise<Difference> {
+async function compareRows(module: Module, sides: { source: Source; tensor: Described }[], whole: boolean, share: Share): Promise<Difference> {
   const go = work();
   const nRows = Number(sides[0]!.tensor.n_rows);
   const rowBytes = Math.max(1, ...sides.map(({ tensor }) => Number(tensor.row_bytes)));
   const values = Number(sides[0]!.tensor.row_len);
-  const sample = sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
+  const sample = !whole && sides.some(({ source }) => source.remote) && nRows * rowBytes > REMOTE_BYTES;
   const batch = Math.max(1, Math.floor((1 << 19) / values));
   const ahead = Math.max(batch, Math.floor(AHEAD / rowBytes));
   const starts = sample ? Array.from({ length: PARTS }, (_, i) => Math.floor((i * nRows) / PARTS)) : [0];
@@ -245,6 +280,43 @@ async function compareRows(module: Module, sides: { source: Source; tensor: Desc
   return { ...module.ask<Difference>("result", ""), sample };
 }
 
+/** The error of a tensor as another type: of all its rows, or of a sample of them. */
+async function cost(module: Module, ask: Ask & { kind: "cost" }, share: Share): Promise<Cost> {
+  const go = work();
+  const tensor = describe(module, ask.shard, ask.index);
+  const source = sources[ask.shard]!;
+  const [nRows, values, rowBytes] = [tensor.n_rows, tensor.row_len, tensor.row_bytes].map(Number) as [number, number, number];
+  const sample = !ask.whole && nRows * values > COST_VALUES;
+  const each = sample ? Math.max(1, Math.floor(COST_VALUES / PARTS / values)) : nRows;
+  const starts = sample ? Array.from({ length: PARTS }, (_, i) => Math.floor((i * (nRows - each)) / (PARTS - 1))) : [0];
+  const batch = Math.max(1, Math.floor((1 << 16) / Math.max(1, values)));
+  const ahead = Math.max(batch, Math.floor(AHEAD / rowBytes));
+  module.step("cost", ask.shard, ask.index, ask.type);
+  for (const [i, start] of starts.entries()) {
+    for (let row = start; row < start + each; row += batch) {
+      const n = Math.min(batch, start + each - row);
+      const isEdge = (row - start) % (Math.floor(ahead / batch) * batch) === 0;
+      await loadRows([{ source, tensor }], row, isEdge ? Math.min(Math.floor(ahead / batch) * batch, start + each - row) : n);
+      await go();
+      module.step("cost_rows", row, n);
+      share((i + (row + n - start) / each) / starts.length);
+    }
+  }
+  return { ...module.ask<Cost>("result", ""), sample };
+}
+
+/** The layers of the model. */
+function layersOf(module: Module): Layer[] {
+  const all = new Layers();
+  const n = module.findTensors("", 0, false);
+  for (let at = 0; at < n; at += 1024) {
+    for (const row of module.ask<TensorRow[]>("tensors", "", at, 1024)) {
+      all.add({ name: row.name, type: row.type, elements: Number(row.n_elements ?? 0), bytes: Number(row.bytes ?? 0) });
+    }
+  }
+  return all.list();
+}
+
 async function answer(ask: Ask, share: Share): Promise<unknown> {
   const from = performance.now();
   const opened = (): Opened => {
@@ -253,16 +325,10 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
     const answer = open(module);
     return { ...answer, remote: sources.some((source) => source.remote), memory: module?.memoryBytes ?? 0, milliseconds: performance.now() - from };
   };
-  if (ask.kind === "files") {
-    sources = ask.files.map(local);
-    name = ask.name;
+  if (ask.kind === "open") {
     module = await start(await first);
-    return opened();
-  }
-  if (ask.kind === "address") {
-    const head = await readHead(ask.address, (module = await start(await first)), ask.token);
-    name = head.name;
-    sources = [remote(head, ask.token)];
+    const found = await filesOf(ask.from, module);
+    [name, sources] = [found.name, found.files];
     return opened();
   }
   if (!module) throw new Error("no file is open");
@@ -280,8 +346,13 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
       return module.findKvs(ask.part);
     case "templates":
       return module.ask("templates", "");
+    case "findLayers":
+      layers = layersOf(module);
+      return layers.length;
+    case "layers":
+      return layers.slice(ask.from, ask.from + ask.n);
   }
-  const more = await (second ??= openSecond());
+  const more = await (second ??= openMore(secondBytes));
   switch (ask.kind) {
     case "findings":
       return more.ask("findings", name);
@@ -304,11 +375,11 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
       return more.ask("values", "", ask.shard, ask.index, ask.row, n, ask.column, ask.nColumns);
     }
     case "compare": {
+      const found = await filesOf(ask.from, module);
       other = sources.length;
-      const files = ask.files.map(local);
-      sources = [...sources, ...files];
-      for (const file of files) more.addFile(file.name, file.bytes, true);
-      return more.ask<Compared>("compare", ask.name);
+      sources = [...sources, ...found.files];
+      for (const file of found.files) more.addFile(file.name, file.bytes, true);
+      return { ...more.ask<Compared>("compare", found.name), remote: [...sources.slice(0, own), ...found.files].some((file) => file.remote) };
     }
     case "comparedKeys":
       return more.ask("compared_keys", "", ask.from, ask.n);
@@ -316,7 +387,11 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
       return more.ask("compared_tensors", "", ask.from, ask.n);
     case "difference":
       more.step("difference", ask.index);
-      return compareRows(more, sidesOf(more, ask.index), share);
+      return compareRows(more, sidesOf(more, ask.index), ask.whole, share);
+    case "types":
+      return (await (third ??= openMore(thirdBytes))).ask("types", "", ask.shard, ask.index);
+    case "cost":
+      return cost(await (third ??= openMore(thirdBytes)), ask, share);
     case "edits":
       return more.ask("edits", JSON.stringify(ask.edits));
     case "editedHead":
@@ -324,11 +399,12 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
   }
 }
 
-type Message = { first: ArrayBuffer } | { second: ArrayBuffer } | { stop: true } | { id: number; ask: Ask };
+type Message = { first: ArrayBuffer } | { second: ArrayBuffer } | { third: ArrayBuffer } | { stop: true } | { id: number; ask: Ask };
 
 self.onmessage = ({ data }: MessageEvent<Message>) => {
   if ("first" in data) return giveFirst(data.first);
   if ("second" in data) return giveSecond(data.second);
+  if ("third" in data) return giveThird(data.third);
   if ("stop" in data) return stop.abort();
   answer(data.ask, (share) => self.postMessage({ id: data.id, share })).then(
     (value) => self.postMessage({ id: data.id, value }),

@@ -1,10 +1,10 @@
-// The browser of the tests, and what all of them need.
+// The browser of the tests, Chromium or with GGUF_BROWSER=firefox Firefox, and what all of them need.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { chromium, firefox } from "playwright-core";
 
 export const root = join(import.meta.dirname, "..");
 export const folder = join(root, "dist", "folder");
@@ -26,7 +26,14 @@ export function gguf(...args) {
   }
 }
 
+/** Whether the tests run in Firefox. It is driven by WebDriver BiDi, which cannot do all that the tests do in Chromium. */
+export const isFirefox = process.env.GGUF_BROWSER === "firefox";
+
 export async function launch() {
+  if (isFirefox) {
+    const paths = [process.env.FIREFOX, "/usr/bin/firefox-esr", "/usr/bin/firefox"];
+    return firefox.launch({ channel: "moz-firefox", executablePath: paths.find((path) => path && existsSync(path)) });
+  }
   const paths = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
   const executablePath = paths.find((path) => path && existsSync(path));
   return chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -44,6 +51,30 @@ export async function open(browser, address, options = {}) {
   await page.goto(address);
   await page.getByRole("heading", { name: "GGUF viewer" }).waitFor();
   return { page, context, problems, requests };
+}
+
+/** The bytes that the page saves. Firefox does not tell the tests of downloads: there, they are those of the blob. */
+export async function saved(page, act) {
+  if (!isFirefox) {
+    const download = page.waitForEvent("download");
+    await act();
+    return readFileSync(await (await download).path());
+  }
+  await page.evaluate(() => {
+    const make = URL.createObjectURL;
+    URL.createObjectURL = (blob) => {
+      [window.blob, URL.createObjectURL] = [blob, make];
+      return make.call(URL, blob);
+    };
+  });
+  await act();
+  const text = await page.evaluate(async () => {
+    while (!window.blob) await new Promise((go) => setTimeout(go, 20));
+    const bytes = new Uint8Array(await window.blob.arrayBuffer());
+    delete window.blob;
+    return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  });
+  return Buffer.from(text, "base64");
 }
 
 /** Gives the page files, and waits for the first screen. */

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { after, before, describe, test } from "node:test";
-import { examples, folder, gguf, give, launch, open, root, rows, single, temporary } from "./browser.mjs";
+import { examples, folder, gguf, give, launch, open, root, rows, saved, single, temporary } from "./browser.mjs";
 import { head, kv, writeSparse } from "./files.mjs";
 import { serve } from "./server.mjs";
 
@@ -138,6 +138,10 @@ for (const [form, address] of [
       }
       await view(page, "Chat template");
       await page.locator("pre", { hasText: evil }).waitFor();
+      await view(page, "Report");
+      const report = await page.getByLabel("Report in Markdown").textContent();
+      // Outside of code, nothing is markup.
+      assert.doesNotMatch(report.replace(/(`+)[^\n]*?[^`]\1(?!`)/g, ""), /[<>]/);
       assert.equal(await page.title(), "GGUF viewer");
       assert.deepEqual(problems, []);
       await context.close();
@@ -174,6 +178,48 @@ test("the memory is that of the program's estimate", async (t) => {
   for (const part of ["weights", "kv_cache", "states", "compute", "output", "total"]) {
     assert.equal(plain(await page.locator(`tr[data-part="${part}"] td`).first().getAttribute("title")), `${host[part]} bytes`, part);
   }
+  await context.close();
+});
+
+test("layers have the sums of their tensors", async () => {
+  const path = join(examples, "tiny.gguf");
+  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  await give(page, [path], "tiny.gguf");
+  await view(page, "Tensors");
+  await page.getByLabel("By layer").check();
+  await page.getByRole("cell", { name: "blk.0", exact: true }).waitFor();
+  const found = await rows(page, "Layers");
+  const { tensors } = gguf("show", "--json", "--full", path).files[0];
+  const of = (layer) => tensors.filter(({ name }) => (/^blk\.\d+/.exec(name)?.[0] ?? "outside of layers") === layer);
+  assert.deepEqual(found.map(([layer]) => layer), ["outside of layers", "blk.0"]);
+  for (const [layer, n, types, weights] of found) {
+    assert.equal(Number(n), of(layer).length);
+    assert.equal(Number(plain(weights)), of(layer).reduce((sum, { shape }) => sum + shape.reduce((n, m) => n * m, 1), 0));
+    for (const part of types.split(", ")) {
+      const [type, n] = part.split(" × ");
+      assert.equal(Number(n), of(layer).filter((tensor) => tensor.type === type).length, part);
+    }
+  }
+  await page.getByRole("button", { name: "blk.0", exact: true }).click();
+  await page.getByText(`${of("blk.0").length} tensors`, { exact: true }).waitFor();
+  await context.close();
+});
+
+test("the report has all that is known", async () => {
+  const path = join(examples, "tiny.gguf");
+  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  await give(page, [path], "tiny.gguf");
+  await view(page, "Report");
+  const text = await page.getByLabel("Report in Markdown").textContent();
+  const [file] = gguf("show", "--json", "--full", path).files;
+  for (const { key } of file.metadata) assert.ok(text.includes(`| \`${key}\` |`), key);
+  for (const finding of gguf("check", "--json", path).files.flatMap((file) => file.findings)) assert.ok(text.includes(`\`${finding.code}\``), finding.code);
+  const get = async (name) => String(await saved(page, () => page.getByRole("button", { name }).click()));
+  assert.equal(await get("Save as Markdown"), text);
+  const json = JSON.parse(await get("Save as JSON"));
+  assert.deepEqual(json.tensors.map(({ name, type }) => [name, type]), file.tensors.map(({ name, type }) => [name, type]));
+  assert.deepEqual(json.metadata.map(({ key }) => key), file.metadata.map(({ key }) => key));
+  assert.equal(json.findings.safe, true);
   await context.close();
 });
 

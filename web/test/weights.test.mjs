@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { examples, folder, gguf, give, launch, open, temporary } from "./browser.mjs";
+import { examples, folder, gguf, give, launch, open, saved, temporary } from "./browser.mjs";
 import { head, kv } from "./files.mjs";
 import { serve } from "./server.mjs";
 
@@ -13,7 +13,7 @@ let browser;
 let server;
 before(async () => {
   browser = await launch();
-  server = await serve({ "/page/": folder, "/files/": temporary });
+  server = await serve({ "/page/": folder, "/files/": temporary, "/examples/": examples });
 });
 after(async () => {
   await browser?.close();
@@ -57,9 +57,10 @@ async function choose(page, name) {
 }
 
 /** The statistics of a tensor in the page. */
-async function statistics(page) {
+async function statistics(page, n) {
   await page.getByRole("button", { name: "Compute the statistics" }).click();
   await page.getByRole("table", { name: "Statistics" }).waitFor({ timeout: 60_000 });
+  if (n !== undefined) await page.locator('tr[data-stat="n"]', { hasText: n }).waitFor({ timeout: 60_000 });
   return Object.fromEntries(await page.locator("tr[data-stat]").evaluateAll((rows) => rows.map((row) => [row.dataset.stat, row.cells[1].textContent])));
 }
 
@@ -124,6 +125,9 @@ test("64 million weights of Q4_K are surveyed from the disk, and the work can be
   const sent = server.log.reduce((sum, entry) => sum + entry.sent, 0);
   t.diagnostic(`a sample from a server: ${server.log.length} requests, ${sent} bytes`);
   assert.ok(server.log.length <= 16 && sent < 5 << 20, `${server.log.length} requests, ${sent} bytes`);
+  await page.getByLabel("Read whole tensors, not samples").first().check();
+  await statistics(page, "67,108,864");
+  assert.equal(await page.getByText(/^A sample:/).count(), 0);
   await context.close();
 });
 
@@ -158,6 +162,51 @@ test("two files are compared as the program compares them", async () => {
   await context.close();
 });
 
+test("a file is compared with one of a server, and shards of a server are one model", async () => {
+  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  server.log.length = 0;
+  await page.getByLabel("Address", { exact: true }).fill(`${server.origin}/examples/tiny-00002-of-00002.gguf`);
+  await page.getByRole("button", { name: "Open", exact: true }).click();
+  await page.getByRole("heading", { level: 2, name: "tiny-00002-of-00002.gguf" }).waitFor();
+  assert.equal(await page.getByText(/^Missing shards/).count(), 0);
+  await view(page, "Compare");
+  await page.getByLabel("or its address").fill(`${server.origin}/examples/tiny.gguf`);
+  await page.getByRole("region", { name: "Compare" }).getByRole("button", { name: "Compare", exact: true }).click();
+  await page.getByRole("button", { name: "Compare the data" }).click();
+  await page.getByText("12 compared tensors, 0 with other data").waitFor();
+  assert.equal(server.log.filter((entry) => entry.range === "bytes=0-").length, 3);
+  await page.getByLabel("or its address").fill("hf:org/repo");
+  await page.getByRole("region", { name: "Compare" }).getByRole("button", { name: "Compare", exact: true }).click();
+  await page.getByRole("alert").filter({ hasText: "not the address of a file" }).waitFor();
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
+test("other types cost what the program reports", async () => {
+  const path = join(temporary, "costs.gguf");
+  const values = Float32Array.from({ length: 8 * 512 }, (_, i) => Math.sin(i * 1.7) * (1 + (i % 7)));
+  const made = head([kv("general.architecture", "string", "llama"), kv("llama.block_count", "u32", 1)], [{ name: "blk.0.ffn_up.weight", shape: [512, 8] }]);
+  writeFileSync(path, Buffer.concat([made.head, Buffer.from(values.buffer)]));
+  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  await give(page, [path], "costs.gguf");
+  await choose(page, "blk.0.ffn_up.weight");
+  await page.getByRole("button", { name: "Measure all types" }).click();
+  await page.getByRole("progressbar").waitFor({ state: "detached", timeout: 120_000 });
+  const rows = await page.locator("tr[data-type]").evaluateAll((rows) =>
+    Object.fromEntries(rows.map((row) => [row.dataset.type, { error: row.dataset.error && JSON.parse(row.dataset.error), text: row.textContent }])),
+  );
+  assert.ok(Object.keys(rows).length > 20, Object.keys(rows).join());
+  assert.ok(rows.iq2_xxs.text.includes("needs an importance matrix"), rows.iq2_xxs.text);
+  for (const type of ["f16", "bf16", "q8_0", "q4_0", "q5_1", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs", "iq3_s", "tq2_0", "mxfp4"]) {
+    const out = join(temporary, `costs-${type}.gguf`);
+    const { tensors } = gguf("quantize", path, out, "Q8_0", "--tensor-type", `ffn_up=${type}`, "--report", "--json", "--force");
+    const { rmse, relative, cosine, largest } = tensors[0];
+    assert.deepEqual(rows[type].error, { n: String(values.length), not_finite: "0", rmse, relative, cosine, largest: largest && { error: largest.error, row: String(largest.row), column: String(largest.column) } }, type);
+  }
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
 /** Halves of moderate size. */
 function noiseHalves(n) {
   const bytes = noise(2 * n, 3);
@@ -182,15 +231,12 @@ test("an edited file has the bytes that the program writes", async () => {
   await page.getByRole("row", { name: "llama.context_length" }).waitFor();
   await set("test.list", "[1, 2]", "[u8]");
   await page.getByRole("row", { name: "test.list" }).waitFor();
-  const saved = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save the file" }).click();
+  const edited = await saved(page, () => page.getByRole("button", { name: "Save the file" }).click());
   const out = join(temporary, "expected.gguf");
   writeFileSync(out, readFileSync(tiny));
   execFileSync(process.env.GGUF_PROGRAM, ["set", out, "llama.context_length=64", "test.list:[u8]=[1, 2]", "--rewrite", "--quiet"]);
-  assert.deepEqual(readFileSync(await (await saved).path()), readFileSync(out));
-  const headSaved = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save the head" }).click();
-  const bytes = readFileSync(await (await headSaved).path());
+  assert.deepEqual(edited, readFileSync(out));
+  const bytes = await saved(page, () => page.getByRole("button", { name: "Save the head" }).click());
   assert.deepEqual(bytes, readFileSync(out).subarray(0, bytes.length));
   await context.close();
 });

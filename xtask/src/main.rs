@@ -225,7 +225,13 @@ fn build(root: &Path, profile: &str, package: &str, target: Option<&str>) -> Res
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(root).args(["build", "--quiet", "--locked", "--profile", profile, "--package", package]);
     if package == "gguf-cli" {
-        cargo.args(["--features", "cloud"]);
+        let page = root.join("web/dist/served.html.gz");
+        if page.is_file() {
+            cargo.args(["--features", "cloud,view"]).env("GGUF_VIEWER_PAGE", page);
+        } else {
+            eprintln!("{} does not exist: the program gets no `gguf view`", page.display());
+            cargo.args(["--features", "cloud"]);
+        }
     }
     if let Some(target) = target {
         cargo.args(["--target", target]);

@@ -32,6 +32,7 @@ pub mod float_type;
 pub mod get;
 pub mod graft;
 pub mod hash;
+pub mod html;
 pub mod imatrix;
 #[cfg(feature = "engine")]
 pub mod kld;
@@ -66,6 +67,8 @@ pub mod text_file;
 pub mod unset;
 pub mod upgrade;
 pub mod verify;
+#[cfg(feature = "view")]
+pub mod view;
 pub mod writing;
 
 /// Parses a byte offset from the command line: decimal, or hexadecimal with the prefix `0x`.

@@ -68,6 +68,7 @@ macro_rules! commands {
 
 commands! {
     Show show
+    #[cfg(feature = "view")] View view
     Check check
     Get get
     Name name

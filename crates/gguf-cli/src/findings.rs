@@ -148,6 +148,11 @@ pub fn print_json(ui: &mut Ui, verdict: Verdict, files: &[Judged], more: &[(&str
     Ok(json::print(ui, LEVELS, &document)?)
 }
 
+/// The answer of [`print_json`] as a document.
+pub fn document<'a>(verdict: Verdict, files: &'a [Judged]) -> impl Serialize + use<'a> {
+    Document { good: verdict == Verdict::Good, files, more: &[] }
+}
+
 /// Prints several tables of rules as one table.
 ///
 /// # Errors

@@ -40,6 +40,16 @@ pub fn print(ui: &mut Ui, levels: usize, content: &impl Serialize) -> io::Result
     write(&mut ui.out, levels, &Envelope { schema: &schema, content })
 }
 
+/// The answer of a command, as [`print`] prints it, without line breaks inside.
+///
+/// # Errors
+/// If a text cannot be serialized.
+pub fn document(schema: &str, content: &impl Serialize) -> io::Result<String> {
+    let mut out = Vec::new();
+    write(&mut out, 0, &Envelope { schema, content })?;
+    String::from_utf8(out).map_err(io::Error::other)
+}
+
 /// Prints the failure of a command as the top-level object, if JSON is requested and nothing has been printed yet.
 ///
 /// # Errors

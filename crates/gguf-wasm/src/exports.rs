@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use crate::page::{LIMITS, Offered, Page, TensorOrder};
 #[cfg(feature = "model")]
 use crate::{Comparison, Difference, Map, Survey, Weights};
+#[cfg(feature = "encode")]
+use crate::{Cost, offers};
 
 #[link(wasm_import_module = "page")]
 unsafe extern "C" {
@@ -83,6 +85,8 @@ enum Work {
     Survey(Box<Weights<'static>>, Survey),
     Map(Vec<Weights<'static>>, Map),
     Difference(Box<[Weights<'static>; 2]>, Box<Difference>),
+    #[cfg(feature = "encode")]
+    Cost(Box<Weights<'static>>, Box<Cost>),
 }
 
 impl State {
@@ -468,6 +472,37 @@ pub extern "C" fn compare_rows(row: f64, n: f64) {
     });
 }
 
+/// The types that a tensor can have.
+#[cfg(feature = "encode")]
+#[unsafe(no_mangle)]
+pub extern "C" fn types(shard: u32, index: u32) {
+    answer(|page, _, _| match page.weights((shard, index)) {
+        Ok(weights) => offers(weights.info),
+        Err(message) => json!({ "error": message }),
+    });
+}
+
+/// Begins to measure what another type would cost a tensor.
+#[cfg(feature = "encode")]
+#[unsafe(no_mangle)]
+pub extern "C" fn cost(shard: u32, index: u32, ty: u32) {
+    begin(|page, _| {
+        let weights = Box::new(page.weights((shard, index))?);
+        Ok(Work::Cost(weights, Box::new(Cost::new(GgmlType(ty))?)))
+    });
+}
+
+/// Measures rows.
+#[cfg(feature = "encode")]
+#[unsafe(no_mangle)]
+pub extern "C" fn cost_rows(row: f64, n: f64) {
+    let (row, n) = (row as u64, n as u64);
+    go_on(|work| match work {
+        Work::Cost(weights, cost) => cost.rows(weights, row, n),
+        _ => Err(OTHER_WORK.to_owned()),
+    });
+}
+
 /// What the work has found: for a map, numbers of four bytes.
 #[cfg(feature = "model")]
 #[unsafe(no_mangle)]
@@ -478,6 +513,8 @@ pub extern "C" fn result() {
             Work::Survey(weights, survey) => survey.stats(weights).to_string().into_bytes(),
             Work::Map(_, map) => map.cells(),
             Work::Difference(_, difference) => difference.result().to_string().into_bytes(),
+            #[cfg(feature = "encode")]
+            Work::Cost(_, cost) => cost.result().to_string().into_bytes(),
         };
     });
 }

@@ -5,7 +5,8 @@
 //! as long as the page shows it, so that its memory is released as a whole.
 //!
 //! Without the feature `model`, the module is small and is all that the first screen needs. With it, it can also answer what needs the tables of all
-//! architectures and tokenizers, decode weights, compare and edit models. The page loads both, one after the other.
+//! architectures and tokenizers, decode weights, compare and edit models. The page loads both, one after the other. With the feature `encode`, it can
+//! also encode weights; that module is loaded when it is asked for.
 //!
 //! [`Page`] has the answers. It is also compiled for other machines, for the tests.
 #![deny(unsafe_code)]
@@ -22,6 +23,8 @@
 
 #[cfg(feature = "model")]
 mod compare;
+#[cfg(feature = "encode")]
+mod cost;
 #[cfg(feature = "model")]
 mod edit;
 #[cfg(target_arch = "wasm32")]
@@ -35,6 +38,8 @@ mod weights;
 
 #[cfg(feature = "model")]
 pub use compare::{Comparison, Difference};
+#[cfg(feature = "encode")]
+pub use cost::{Cost, offers};
 pub use page::{Offered, Page, TensorOrder};
 #[cfg(feature = "model")]
 pub use weights::{Map, Survey, Weights};

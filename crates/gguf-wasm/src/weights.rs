@@ -28,8 +28,8 @@ pub struct Weights<'a> {
     codec: &'static Codec,
     block_len: u64,
     block_bytes: u64,
-    packed: Vec<u8>,
-    values: Vec<f32>,
+    pub(crate) packed: Vec<u8>,
+    pub(crate) values: Vec<f32>,
 }
 
 impl Page {
@@ -101,7 +101,7 @@ impl Weights<'_> {
     }
 
     /// Decodes whole blocks.
-    fn decode(&mut self, from: u64, bytes: u64) -> Result<&[f32], String> {
+    pub(crate) fn decode(&mut self, from: u64, bytes: u64) -> Result<&[f32], String> {
         self.read(from, bytes)?;
         let n = self.packed.len() / self.block_bytes as usize * self.block_len as usize;
         self.values.resize(n, 0.0);

@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../client";
 import { Problem } from "../facts";
+import { save } from "../save";
 import { grouped } from "../text";
 import type { Edit, Edited } from "../types";
 
@@ -13,7 +14,7 @@ function words(edit: Edit): string {
   return `rename ${edit.rename[0]} to ${edit.rename[1]}`;
 }
 
-export function EditView({ client, files }: { client: Client; files: File[] }) {
+export function EditView({ client, name, file }: { client: Client; name: string; file: File | undefined }) {
   const [edits, setEdits] = useState<Edit[]>([]);
   const [edited, setEdited] = useState<Edited>();
   const [key, setKey] = useState("");
@@ -37,16 +38,10 @@ export function EditView({ client, files }: { client: Client; files: File[] }) {
       setValue("");
     });
   };
-  const file = files[0];
-  const save = async (whole: boolean) => {
-    if (!edited || !file) return;
+  const saveHead = async (rest?: Blob) => {
     const head = await client.ask<Uint8Array<ArrayBuffer>>({ kind: "editedHead", edits });
-    const parts: BlobPart[] = whole ? [head, file.slice(Number(edited.data_offset))] : [head];
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob(parts, { type: "application/octet-stream" }));
-    link.download = whole ? file.name : `${file.name}.head`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    if (rest) save(name, [head, rest]);
+    else save(`${name}.head`, [head]);
   };
   const text = (label: string, value: string, set: (text: string) => void, size: number) => (
     <label>
@@ -128,19 +123,18 @@ export function EditView({ client, files }: { client: Client; files: File[] }) {
               {finding.severity}: {finding.message}. {finding.hint}
             </p>
           ))}
-          {file ? (
-            <div class="tools">
-              <button type="button" onClick={() => void save(true)}>
+          <div class="tools">
+            {file && (
+              <button type="button" onClick={() => void saveHead(file.slice(Number(edited.data_offset)))}>
                 Save the file
               </button>
-              <button type="button" onClick={() => void save(false)}>
-                Save the head
-              </button>
-              <span>{grouped(edited.file_bytes)} bytes</span>
-            </div>
-          ) : (
-            <p class="hint">Only files of this machine can be saved.</p>
-          )}
+            )}
+            <button type="button" onClick={() => void saveHead()}>
+              Save the head
+            </button>
+            <span>{grouped(edited.file_bytes)} bytes</span>
+          </div>
+          {!file && <p class="hint">Of a file on a server, only the head can be saved. Its data begins at byte {grouped(edited.data_offset)}.</p>}
         </>
       )}
     </>

@@ -17,6 +17,8 @@ interface Place {
   shard: number;
   index: number;
   compared: boolean;
+  /** Whether all of a tensor on a server is read. */
+  whole: boolean;
 }
 
 /** A map of a tensor, or of the error of one, with zoom to its values. All of it is drawn on request. */
@@ -155,7 +157,7 @@ function Values({ client, place, map }: { client: Client; place: Place; map: Hea
   const [[row, endRow], [column, endColumn]] = [map.rows, map.columns];
   useEffect(() => {
     let isCurrent = true;
-    const ask = { kind: "values", ...place, row, nRows: endRow - row, column, nColumns: endColumn - column } as const;
+    const ask = { kind: "values", shard: place.shard, index: place.index, row, nRows: endRow - row, column, nColumns: endColumn - column } as const;
     client.ask<string[][]>(ask).then((values) => isCurrent && Array.isArray(values) && setValues(values), () => {});
     return () => {
       isCurrent = false;
@@ -189,6 +191,15 @@ function Values({ client, place, map }: { client: Client; place: Place; map: Hea
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Whether long tensors of a server are read as a whole, or a sample of them. */
+export function Whole({ whole, onWhole }: { whole: boolean; onWhole: (whole: boolean) => void }) {
+  return (
+    <label>
+      <input type="checkbox" checked={whole} onChange={(event) => onWhole(event.currentTarget.checked)} /> Read whole tensors, not samples
+    </label>
   );
 }
 

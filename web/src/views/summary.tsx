@@ -1,6 +1,6 @@
 import { FactsHead } from "../facts";
 import { grouped, size } from "../text";
-import type { Opened } from "../types";
+import type { Opened, Summary } from "../types";
 
 /** The rows: a field of the summary, and what it is called. */
 const FIELDS: [string, string][] = [
@@ -47,14 +47,19 @@ function text(field: string, value: string | number): string {
   return /^\d+$/.test(String(value)) ? grouped(value) : String(value);
 }
 
-export function SummaryView({ opened }: { opened: Opened }) {
-  const { overview } = opened;
-  const { format, summary } = overview;
-  const rows = FIELDS.flatMap(([field, title]): [string, string, string][] => {
+/** The fields of a summary that a model has: name, title and value. */
+export function fields(summary: Summary): [string, string, string][] {
+  return FIELDS.flatMap(([field, title]): [string, string, string][] => {
     const value = summary[field];
     const isPlain = typeof value === "string" || typeof value === "number";
     return isPlain && !(field === "n_tensors_of_unknown_size" && value === 0) ? [[field, title, text(field, value)]] : [];
   });
+}
+
+export function SummaryView({ opened }: { opened: Opened }) {
+  const { overview } = opened;
+  const { format, summary } = overview;
+  const rows = fields(summary);
   return (
     <>
       <table class="facts">

@@ -8,6 +8,7 @@ use gguf_format::shard::ShardName;
 use gguf_pipeline::Progress;
 use ggufkit::{Check, CheckOptions};
 
+use crate::cmd::html::HtmlOptions;
 use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Judged, Section};
@@ -28,6 +29,7 @@ use crate::watch::Watch;
 Examples:
   gguf check model.gguf
   gguf check model.gguf --data             also search the weights for NaN and infinity
+  gguf check model.gguf --html check.html  the findings as a page
   gguf check upload.bin --structure -q     exit code 0 if the file is safe to read
   gguf check *.gguf --json | jq '.files[] | select(.errors > 0).path'")]
 pub struct Args {
@@ -46,6 +48,9 @@ pub struct Args {
     #[command(flatten)]
     shown: findings::Options,
 
+    #[command(flatten)]
+    html: HtmlOptions,
+
     /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
@@ -59,6 +64,8 @@ impl Args {
         if self.files.iter().filter(|path| stdin::is_stdin(path)).count() > 1 {
             return Err(Failure::CouldNotRun("-: standard input is read once; pass - once".to_owned()));
         }
+        let inputs: Vec<&Path> = self.files.iter().map(PathBuf::as_path).collect();
+        self.html.check(&inputs)?;
         let watch = self.data.then(|| Watch::new(self.shown.quiet));
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
@@ -85,9 +92,7 @@ impl Args {
                     }
                     let found_verdict = findings::verdict(&sections, self.shown.strict);
                     verdict = verdict.max(found_verdict);
-                    if self.shown.json {
-                        all.extend(sections.into_iter().map(Judged::Section));
-                    } else if !self.shown.quiet {
+                    if !self.shown.quiet && !self.shown.json {
                         let shards = match sections.len() {
                             0 | 1 => String::new(),
                             n => format!(" ({} shards)", n - 1),
@@ -103,6 +108,9 @@ impl Args {
                             Err(failure) => return Err(failure),
                         }
                     }
+                    if self.shown.json || self.html.is_requested() {
+                        all.extend(sections.into_iter().map(Judged::Section));
+                    }
                 }
                 Err(_) if watch.as_ref().is_some_and(Watch::is_cancelled) => {
                     return Err(Failure::CouldNotRun("interrupted".to_owned()));
@@ -114,6 +122,7 @@ impl Args {
                 }
             }
         }
+        self.html.write(&inputs, "gguf.check/1", &findings::document(verdict, &all))?;
         if self.shown.json {
             match findings::print_json(ui, verdict, &all, &[]) {
                 Ok(()) | Err(Failure::PipeClosed) => {}

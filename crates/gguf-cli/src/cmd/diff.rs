@@ -9,6 +9,7 @@ use gguf_format::sort::CompactSort as _;
 use gguf_format::{Str, TensorInfoRef, ValueRef};
 use gguf_pipeline::report::TensorError;
 
+use super::html::HtmlOptions;
 use super::planned::{cosine, number, relative};
 use super::writing::tensors;
 use crate::failure::{Outcome, Verdict};
@@ -40,6 +41,7 @@ Examples:
   gguf diff model.gguf other.gguf
   gguf diff model-f16.gguf model-q4.gguf --sort error     quantization errors, largest first
   gguf diff a.gguf b.gguf --metadata                      compare no tensor data
+  gguf diff a.gguf b.gguf --html diff.html                pictures of the types and errors of each layer
   gguf diff a.gguf b-00001-of-00003.gguf -q && echo same")]
 pub struct Args {
     /// Reference model; any shard of a split model
@@ -68,6 +70,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    html: HtmlOptions,
+
     /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
@@ -89,6 +94,7 @@ enum Sort {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        self.html.check(&[&self.a, &self.b])?;
         let (a, b) = (open::model(&self.a)?, open::model(&self.b)?);
         let watch = Watch::new(self.quiet);
         let options = DiffOptions::default().no_data(self.metadata).threads(self.threads);
@@ -96,8 +102,9 @@ impl Args {
         watch.clear();
         let mut diff = diff?;
         self.sort(&mut diff);
+        self.html.write(&[&self.a, &self.b], "gguf.diff/1", &json::document(&self.a, &self.b, &diff, false))?;
         if self.json {
-            json::print(ui, &self.a, &self.b, &diff)?;
+            crate::json::print(ui, 3, &json::document(&self.a, &self.b, &diff, true))?;
         } else if !self.quiet {
             self.print(ui, &diff)?;
         }
@@ -323,9 +330,4 @@ fn sums(diff: &Diff, is_metadata: bool) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// The JSON form of a value.
-fn shown(value: ValueRef<'_>) -> crate::json::Shown<'_> {
-    crate::json::Shown { value, full: true }
 }

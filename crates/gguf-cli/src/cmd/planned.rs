@@ -10,6 +10,7 @@ use gguf_pipeline::plan::{Plan, TensorPlan};
 use gguf_pipeline::{Overflow, RunOptions, RunSummary};
 use serde::Serialize;
 
+use super::html;
 use super::preflight::{self, JsonDisk};
 use super::writing::{Hashing, tensors};
 use crate::failure::{Outcome, Verdict};
@@ -35,6 +36,8 @@ pub struct Planned<'a> {
     pub left_out: Vec<(&'a str, &'static str)>,
     /// Another column of the table: its title, and a text for each tensor.
     pub column: Option<(&'static str, Vec<String>)>,
+    /// A page with the report of the run, and whether it may replace another file.
+    pub html: Option<(&'a Path, bool)>,
 }
 
 /// How a run reports its outputs.
@@ -51,7 +54,7 @@ pub struct Answer {
 impl<'a> Planned<'a> {
     /// An output without additional facts.
     pub fn new(plan: &'a Plan, title: impl Display) -> Planned<'a> {
-        Planned { plan, title: title.to_string(), left_out: Vec::new(), column: None }
+        Planned { plan, title: title.to_string(), left_out: Vec::new(), column: None, html: None }
     }
 
     /// Prints the plan, as a table or as the `document` with the free space on the disks, and the errors that a run with `options` would end
@@ -149,7 +152,12 @@ impl<'a> Planned<'a> {
             };
             ui.note(&format!("{}, {sizes}", self.contents()));
         }
-        answer.shown.print(ui, self.plan, &report.unwrap_or_default(), &paths, answer.hashing)?;
+        let report = report.unwrap_or_default();
+        if let Some((page, force)) = self.html {
+            let files = Hashing::default().files(&paths)?;
+            html::write(page, force, "gguf.quantize/1", &json_report(self.plan, &report, files))?;
+        }
+        answer.shown.print(ui, self.plan, &report, &paths, answer.hashing)?;
         Ok(Verdict::Good)
     }
 }

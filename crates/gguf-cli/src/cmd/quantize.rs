@@ -15,6 +15,7 @@ use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
 use crate::cmd::fleet::Dividing;
+use crate::cmd::html;
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_reserve;
@@ -66,6 +67,7 @@ Examples:
   gguf quantize model-f16.gguf --list                  list file types with their sizes
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
+  gguf quantize in.gguf out.gguf Q4_K_M --html report.html     the error of each tensor and layer as a page
   gguf quantize in.gguf out.gguf IQ3_S --resume        run again to continue after an interruption")]
 pub struct Args {
     /// GGUF model; any shard of a split model
@@ -117,6 +119,10 @@ pub struct How {
     /// Report the quantization error of each tensor; excludes --resume, because kept tensors are not measured again
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
+
+    /// Write the report as a page with tables and pictures, in one file that loads nothing; with --force, it may replace another page
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["dry_run", "resume"])]
+    html: Option<PathBuf>,
 
     /// Print one JSON object: the plan, the report, the list, or the written files
     #[arg(long)]
@@ -262,6 +268,10 @@ impl How {
             let problem = "--plan-only: a plan has one file type; make a plan for each";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
+        if self.html.is_some() {
+            let problem = "--html: a page has the report of one file type; write one type at a time";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
         out.map_or(Ok(()), output::check_several)?;
         let draft = self.draft(ui, input)?;
         let matrix = self.options.matrix()?;
@@ -327,7 +337,7 @@ impl How {
             .threads(self.threads)
             .force(self.force)
             .resume(self.resume)
-            .measure(shown != Shown::Path)
+            .measure(shown != Shown::Path || self.html.is_some())
             .create_folders(out.is_some_and(output::names_folders))
             .protect(self.options.files().chain(self.templates.files().map(Path::to_owned)))
     }
@@ -387,7 +397,13 @@ impl How {
             let matrix = self.options.matrix_file()?;
             return self.dividing.write(ui, &plan, out.as_deref(), matrix, &options, self.quiet);
         }
-        let planned = Planned::new(&plan, target);
+        let html = self.html.as_deref().map(|page| (page, self.force));
+        if let (Some(page), Some(out)) = (&self.html, &out) {
+            gguf_pipeline::check_paths(plan.draft(), vec![page.clone()], &options)?;
+            let outputs = plan.output_paths(out);
+            html::may_write(page, self.force, &outputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        }
+        let planned = Planned { html, ..Planned::new(&plan, target) };
         match &out {
             Some(out) if !self.dry_run => planned.write(ui, out, &options, answer, &[]),
             out => planned.dry_run(ui, |disks| JsonPlan::of(&plan, file_type).on(disks), out.as_deref(), &options),

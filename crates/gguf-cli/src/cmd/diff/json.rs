@@ -1,6 +1,5 @@
 //! The JSON form of `gguf diff`.
 
-use std::io;
 use std::path::Path;
 
 use gguf_edit::diff::{DataDiff, Diff, TensorDiff};
@@ -9,10 +8,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::super::planned::JsonError;
-use super::shown;
 use crate::json::{self, List, Shown, Text};
 use crate::text;
-use crate::ui::Ui;
 
 #[derive(Serialize)]
 struct JsonDiff<'a, K, T> {
@@ -64,29 +61,33 @@ struct JsonSide {
     r#type: String,
 }
 
-pub fn print(ui: &mut Ui, a: &Path, b: &Path, diff: &Diff) -> io::Result<()> {
+/// The answer as a document: with whole arrays, or with their first elements.
+pub fn document<'a>(a: &'a Path, b: &'a Path, diff: &'a Diff, full: bool) -> impl Serialize + use<'a> {
     let is_number = |t: &TensorDiff| matches!(t.data, DataDiff::Numbers(_));
     let mut total = diff.tensors.iter().any(is_number).then(|| JsonError::of(&diff.total(), None));
     if let Some(total) = &mut total {
         total.without_place();
     }
-    let document = JsonDiff {
+    JsonDiff {
         a: json::path(a),
         b: json::path(b),
         same: diff.is_same(),
         n_same_keys: diff.n_same_keys,
-        keys: List(|| diff.keys.iter().map(|key| JsonKey::of(diff.values(key), ["a", "b"]))),
-        tensors: List(|| diff.tensors.iter().map(|tensor| JsonTensor::of(diff, tensor))),
+        keys: List(move || diff.keys.iter().map(move |key| JsonKey::of(diff.values(key), ["a", "b"], full))),
+        tensors: List(move || diff.tensors.iter().map(|tensor| JsonTensor::of(diff, tensor))),
         total,
-    };
-    json::print(ui, 3, &document)
+    }
 }
 
 impl<'a> JsonKey<'a> {
-    /// A key with both values, and the names of the sides.
-    pub fn of((key, [a, b]): (Str<'a>, [Option<ValueRef<'a>>; 2]), [first, second]: [&'static str; 2]) -> JsonKey<'a> {
+    /// A key with both values, and the names of the sides. Arrays are cut unless `full`.
+    pub fn of(
+        (key, [a, b]): (Str<'a>, [Option<ValueRef<'a>>; 2]),
+        [first, second]: [&'static str; 2],
+        full: bool,
+    ) -> JsonKey<'a> {
         let value = |value: Option<ValueRef<'a>>| {
-            value.map(|value| JsonValue { r#type: text::type_name(value), value: shown(value) })
+            value.map(|value| JsonValue { r#type: text::type_name(value), value: Shown { value, full } })
         };
         JsonKey { key: Text(key), sides: [(first, value(a)), (second, value(b))] }
     }

@@ -103,7 +103,7 @@ impl<'a> JsonVerifiedKey<'a> {
     fn of(verification: &'a Verification, key: &KeyDiff) -> JsonVerifiedKey<'a> {
         let names = ["checkpoint", "file"];
         JsonVerifiedKey {
-            key: JsonKey::of(verification.values(key), names),
+            key: JsonKey::of(verification.values(key), names, true),
             description: verification.is_description(key),
         }
     }
