@@ -10,6 +10,8 @@ an object with any of the fields of "expect" in manifest.json. What it prints is
 
 Options, before CMD:
   --only TEXT       files whose name contains TEXT, or that the rule TEXT is about
+  --supports RULES  the reader has these features, by their rules, as in version-1,version-2,big-endian: files whose verdict is either for no
+                    other reason must be accepted
   --json            print the outcome of every file as JSON
   --failures        print the failures only, in the form that --known-failures reads
   --known-failures FILE   expect these failures: lines of a file and what the reader does with it. Any other failure is an error, and so is
@@ -87,7 +89,10 @@ def run_forked(extra, args):
         SERVERS.append(LOCAL.server)
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder) / name for name in ("out", "err"))
-        LOCAL.server.stdin.write(json.dumps([extra, str(out), str(err), args.time, args.memory]).encode() + b"\n")
+        try:
+            LOCAL.server.stdin.write(json.dumps([extra, str(out), str(err), args.time, args.memory]).encode() + b"\n")
+        except BrokenPipeError:
+            pass
         child = LOCAL.server.stdout.readline()
         if not child:
             sys.exit(f"{args.command[1]}: its modules cannot be imported")
@@ -167,21 +172,21 @@ def difference(expect, found):
     for field, key in (("kv", "key"), ("tensors", "name")):
         if found.get(field) is None or field not in expect:
             continue
+        if not isinstance(found[field], list) or not all(isinstance(f, dict) for f in found[field]):
+            return f"{field} is not a list of objects"
         if len(found[field]) != len(expect[field]):
             return f"{len(found[field])} entries in {field}, expected {len(expect[field])}"
-        # The order is that of the file or none: entries are found by their name. Of a long one, only its type and value are compared.
+        # The order is that of the file or none: entries are found by their name. Of one with a long name, only its type and value are compared.
         expected = {json.dumps(e[key]) for e in expect[field]}
         named = collections.defaultdict(list)
         for f in found[field]:
             name = json.dumps(f.get(key))
             named[name if name in expected else "null"].append(f)
         for e in expect[field]:
-            same = named[json.dumps(e[key])] or named["null"]
+            same = named[json.dumps(e[key])]
             if not same:
                 return f"{key} {e[key]!r} is missing"
             f = same.pop(0)
-            if None not in (e[key], f.get(key)) and f[key] != e[key]:
-                return f"{key} {e[key]!r} is missing"
             for part in ("type", "shape", "offset", "bytes"):
                 if part in e and f.get(part) is not None and f[part] != e[part]:
                     return f"{part} of {e[key]!r} is {f[part]}, expected {e[part]}"
@@ -197,22 +202,36 @@ def difference(expect, found):
     return None
 
 
+COMPARED = ["fields of heads", "values of keys", "tensors", "elements"]
+
+
+def compared(expect, found):
+    """How much of what a reader reports was compared, as in COMPARED."""
+    there = lambda entries, part: sum(1 for f in entries if f.get(part) is not None)
+    fields = sum(1 for field in ("version", "byte_order", "alignment", "data_offset", "n_kv", "n_tensors") if None not in (found.get(field), expect[field]))
+    kv, tensors = (found.get(field) or [] if field in expect else [] for field in ("kv", "tensors"))
+    elements = sum(len(f["values"]) for f in tensors if f.get("values") is not None)
+    return [fields, there(kv, "value"), sum(1 for f in tensors if any(f.get(part) is not None for part in ("type", "shape", "offset", "bytes"))), elements]
+
+
 def judge(row, path, args):
-    """The outcome of a file, and what was said."""
+    """The outcome of a file, what was said, and how much was compared."""
     how, out, said = run([str(path)], args)
+    amounts = [0] * len(COMPARED)
     if how == "accept" and out.strip() and "expect" in row:
         try:
             found = json.loads(out)
         except ValueError as e:
-            return "crash", f"the output is not JSON: {e}: {out[:80].decode('utf-8', 'replace')!r}"
+            return "crash", f"the output is not JSON: {e}: {out[:80].decode('utf-8', 'replace')!r}", amounts
         if not isinstance(found, dict):
-            return "crash", "the output is not a JSON object"
+            return "crash", "the output is not a JSON object", amounts
         wrong = difference(row["expect"], found)
         if wrong and "also" in row and not difference(row["also"], found):
             wrong = None
         if wrong:
-            return "values", wrong
-    return how, said.splitlines()[-1][:300] if said else ""
+            return "values", wrong, amounts
+        amounts = compared(row["expect"], found)
+    return how, said.splitlines()[-1][:300] if said else "", amounts
 
 
 def passes(verdict, outcome):
@@ -291,8 +310,13 @@ def chosen(rows, args):
     return found
 
 
+def with_features(rows, features):
+    """The rows, of which those that are valid in a reader with these features must be accepted."""
+    return [{**r, "verdict": "accept"} if r["verdict"] == "either" and features.issuperset(r["rules"]) else r for r in rows]
+
+
 def read(manifest, args):
-    rows = chosen(manifest["files"], args)
+    rows = with_features(chosen(manifest["files"], args), args.features)
     results = {}
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         paths = {r["file"]: place(r, folder, args) for r in rows}
@@ -304,7 +328,7 @@ def read(manifest, args):
     families = collections.OrderedDict()
     failed = []
     for r in rows:
-        outcome, said = results[r["file"]]
+        outcome, said, _ = results[r["file"]]
         counts = families.setdefault(r["exercises"], collections.Counter())
         good = passes(r["verdict"], outcome)
         counts[outcome] += 1
@@ -336,7 +360,10 @@ def read(manifest, args):
         bad = collections.Counter(r["verdict"] for r, _, _ in failed)
         of = collections.Counter(r["verdict"] for r in rows)
         print("passed by verdict: " + ", ".join(f"{v} {of[v] - bad[v]} of {of[v]}" for v in ("accept", "reject", "either")))
-    outcomes = {name: outcome for name, (outcome, _) in results.items()}
+        # A misspelt field is ignored, so a reader sees here that its values are not.
+        amounts = [sum(column) for column in zip(*(amounts for *_, amounts in results.values()))]
+        print("compared in accepted files: " + ", ".join(f"{amount} {what}" for amount, what in zip(amounts, COMPARED)))
+    outcomes = {name: outcome for name, (outcome, *_) in results.items()}
     if args.record:
         record(args.record, outcomes)
     if args.observed:
@@ -460,6 +487,7 @@ def main():
     for name in ("--json", "--failures", "--write", "--copy", "--fork"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--supports", default="")
     parser.add_argument("--known-failures")
     parser.add_argument("--time", type=int, default=10)
     parser.add_argument("--memory", type=int, default=1024)
@@ -476,6 +504,10 @@ def main():
     if sum(map(bool, (args.json, args.failures, args.known_failures, args.observed))) > 1:
         parser.error("--json, --failures, --known-failures and --observed exclude each other")
     manifest = json.loads((HERE / "manifest.json").read_text("utf-8"))
+    args.features = {name for name in args.supports.split(",") if name}
+    unknown = args.features - {rule["id"] for rule in manifest["rules"]}
+    if unknown:
+        parser.error(f"--supports: no rule has the name {min(unknown)}; manifest.json lists them in rules")
     if args.known_failures:
         args.known = known_failures(args.known_failures, {r["file"] for r in manifest["files"]})
     action = write if args.write else copy if args.copy else read
@@ -487,4 +519,10 @@ def main():
     sys.exit(0 if passes_all else 1)
 
 
-main()
+try:
+    main()
+    sys.stdout.flush()
+except BrokenPipeError:
+    # Whatever read the output needs no more of it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)

@@ -245,7 +245,7 @@ pub const FAMILIES: &[Family] = &[
     family("draft", "the draft of version 1 and its variants", "values"),
     family("nul", "strings that count a trailing NUL", "string"),
     family("value", "the ends of the range of every value type", "values"),
-    family("data", "the decoded values of every tensor type", "type"),
+    family("data", "the sizes of all tensor types, and decoded values of most", "type"),
     family("shard", "split models", "shard"),
     family("growth", "large files, made from a few bytes: memory and time", "pairs"),
     family("write", "models for writers, whose bytes are fixed", "layout"),
