@@ -78,6 +78,8 @@ pub struct TensorDiff {
     pub b: Option<usize>,
     /// The result of the data comparison.
     pub data: DataDiff,
+    /// The offset of the first different byte in the data of tensors of equal types.
+    pub first_different: Option<u64>,
     /// Whether both models have it, with the same shape and type.
     is_alike: bool,
 }
@@ -92,8 +94,8 @@ pub enum DataDiff {
     Same,
     /// Different types or bytes, with the error of the second model's values.
     Numbers(Box<TensorError>),
-    /// Different types or bytes, without decoded values. For equal types, the offset of the first difference.
-    Bytes(Option<u64>),
+    /// Different types or bytes, without decoded values.
+    Bytes,
 }
 
 impl TensorDiff {
@@ -265,7 +267,7 @@ fn pair_tensors(a: &GgufSource, b: &GgufSource) -> Vec<TensorDiff> {
     let tensor = |(i, j): (Option<usize>, Option<usize>)| {
         let both = i.and_then(|i| a.tensor(i)).zip(j.and_then(|j| b.tensor(j)));
         let is_alike = both.is_some_and(|(x, y)| x.ty() == y.ty() && x.shape().eq(y.shape()));
-        TensorDiff { a: i, b: j, data: DataDiff::NotCompared, is_alike }
+        TensorDiff { a: i, b: j, data: DataDiff::NotCompared, first_different: None, is_alike }
     };
     pairs.into_iter().map(tensor).collect()
 }
@@ -287,7 +289,8 @@ fn compare_data(
     drop(pairs);
     for (i, at) in alike(tensors).into_iter().zip(found) {
         if let Some(tensor) = tensors.get_mut(i) {
-            tensor.data = at.map_or(DataDiff::Same, |at| DataDiff::Bytes(Some(at)));
+            tensor.data = at.map_or(DataDiff::Same, |_| DataDiff::Bytes);
+            tensor.first_different = at;
         }
     }
     let mut work = Vec::new();
@@ -297,7 +300,7 @@ fn compare_data(
         match tensor.data {
             DataDiff::Same => {}
             _ if codec(x.ty()).is_some() && codec(y.ty()).is_some() => work.push(i),
-            _ if x.ty() != y.ty() => tensor.data = DataDiff::Bytes(None),
+            _ if x.ty() != y.ty() => tensor.data = DataDiff::Bytes,
             _ => {}
         }
     }

@@ -269,9 +269,9 @@ fn print_tensors(ui: &mut Ui, diff: &Diff, listed: &[&TensorDiff]) -> io::Result
             None => String::new(),
         };
         let mut row = vec![sign.to_owned(), name.to_string(), side(a), side(b)];
-        row.extend(match &tensor.data {
-            DataDiff::Numbers(error) => figures(error),
-            DataDiff::Bytes(Some(at)) => {
+        row.extend(match (&tensor.data, tensor.first_different) {
+            (DataDiff::Numbers(error), _) => figures(error),
+            (DataDiff::Bytes, Some(at)) => {
                 let at = format!("byte {at}; not decoded");
                 [String::new(), String::new(), String::new(), String::new(), at]
             }

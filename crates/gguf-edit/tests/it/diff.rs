@@ -127,10 +127,18 @@ fn types_without_numbers_are_compared_byte_by_byte() {
         path
     };
     let a = write("a.gguf", GgmlType::Q4_0_4_4, 0);
-    let data = |b: &Path| compare(&a, b).tensors[0].data.clone();
-    assert!(matches!(data(&write("b.gguf", GgmlType::Q4_0_4_4, 0)), DataDiff::Same));
-    assert!(matches!(data(&write("b.gguf", GgmlType::Q4_0_4_4, 1)), DataDiff::Bytes(Some(100))));
-    assert!(matches!(data(&write("b.gguf", GgmlType::F32, 1)), DataDiff::Bytes(None)));
+    let data = |b: &Path| {
+        let diff = compare(&a, b);
+        (diff.tensors[0].data.clone(), diff.tensors[0].first_different)
+    };
+    assert!(matches!(data(&write("b.gguf", GgmlType::Q4_0_4_4, 0)), (DataDiff::Same, None)));
+    assert!(matches!(data(&write("b.gguf", GgmlType::Q4_0_4_4, 1)), (DataDiff::Bytes, Some(100))));
+    assert!(matches!(data(&write("b.gguf", GgmlType::F32, 1)), (DataDiff::Bytes, None)));
+    // Also of numbers.
+    let a = write("a.gguf", GgmlType::F32, 0);
+    let diff = compare(&a, &write("b.gguf", GgmlType::F32, 1));
+    assert!(matches!(diff.tensors[0].data, DataDiff::Numbers(_)));
+    assert_eq!(diff.tensors[0].first_different, Some(100));
 }
 
 /// A tensor of many rows, compared between types.

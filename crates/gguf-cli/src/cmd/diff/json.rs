@@ -97,11 +97,12 @@ impl<'a> JsonTensor<'a> {
     fn of(diff: &'a Diff, tensor: &TensorDiff) -> JsonTensor<'a> {
         let (name, infos) = diff.infos(tensor);
         let [a, b] = infos.map(|info| Some(JsonSide { shape: info?.dims.collect(), r#type: info?.ty.to_string() }));
-        let (data, first_different_byte, error) = match &tensor.data {
-            DataDiff::Same => ("same", None, None),
-            DataDiff::Numbers(error) => ("different", None, Some(JsonError::of(error, None))),
-            DataDiff::Bytes(at) => ("different", *at, None),
-            _ => ("not_compared", None, None),
+        let first_different_byte = tensor.first_different;
+        let (data, error) = match &tensor.data {
+            DataDiff::Same => ("same", None),
+            DataDiff::Numbers(error) => ("different", Some(JsonError::of(error, None))),
+            DataDiff::Bytes => ("different", None),
+            _ => ("not_compared", None),
         };
         JsonTensor { name: Text(name), same: tensor.is_same(), a, b, data, first_different_byte, error }
     }
