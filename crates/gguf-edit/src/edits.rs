@@ -191,7 +191,7 @@ pub(crate) fn new_key(name: &str) -> Vec<u8> {
         rest = after.get(2..).unwrap_or_default();
     }
     bytes.extend_from_slice(rest.as_bytes());
-    match Str(&bytes).to_string() == name {
+    match format!("{}", Str(&bytes)) == name {
         true => bytes,
         false => name.as_bytes().to_owned(),
     }
