@@ -12,7 +12,7 @@ use gguf_io::{Model, ModelFile, ReadAt};
 use gguf_pipeline::fleet::{FilesPlace, Place};
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
 use gguf_quantize::imatrix::ImatrixFile;
-use gguf_remote::Location;
+use gguf_remote::{Location, RepoModel};
 
 use crate::failure::{Failure, Verdict};
 
@@ -109,17 +109,6 @@ pub fn source(path: &Path) -> Result<Option<Arc<dyn ReadAt>>, Failure> {
     location(path)?.map(|location| remote::source(&location)).transpose()
 }
 
-/// A model of a repository.
-#[derive(Debug, Clone)]
-pub struct ListedModel {
-    /// The file, or the first of its shards.
-    pub location: Location,
-    /// The number of its shards.
-    pub n_files: usize,
-    /// The size of all of them.
-    pub bytes: u64,
-}
-
 /// The bytes of a file, by path or URL.
 ///
 /// # Errors
@@ -152,7 +141,7 @@ pub fn legacy(path: &Path, family: Option<gguf_legacy::Family>) -> Result<gguf_l
 ///
 /// # Errors
 /// If the argument is an invalid URL, or the repository cannot be listed.
-pub fn models_in(path: &Path) -> Result<Option<Vec<ListedModel>>, Failure> {
+pub fn models_in(path: &Path) -> Result<Option<Vec<RepoModel>>, Failure> {
     Ok(location(path)?.map(|location| remote::models_in(&location)).transpose()?.flatten())
 }
 

@@ -103,17 +103,19 @@ pub fn check(py: Python<'_>, path: PathBuf, data: bool, structure: bool) -> PyRe
         (ModelPath::Local(path), true) => {
             crate::progress::run(py, None, |progress| ggufkit::check_data(&path, &options, progress))?
         }
-        (ModelPath::Remote(client, location), false) => {
-            let opener = py.detach(|| client.opener(&location)).map_err(raise)?;
+        (ModelPath::Remote(client, location), data) => {
+            let opened = || -> Result<_, ggufkit::Error> {
+                let location = client.only_model(&location)?;
+                Ok((client.opener(&location)?, location.to_string()))
+            };
+            let (opener, first) = py.detach(opened).map_err(raise)?;
             let open = |path: &std::path::Path| opener.source(path);
-            py.detach(|| ggufkit::check_by(location.to_string(), &open, &options)).map_err(raise)?
-        }
-        (ModelPath::Remote(client, location), true) => {
-            let opener = py.detach(|| client.opener(&location)).map_err(raise)?;
-            let open = |path: &std::path::Path| opener.source(path);
-            crate::progress::run(py, None, |progress| {
-                ggufkit::check_data_by(location.to_string(), &open, &options, progress)
-            })?
+            match data {
+                false => py.detach(|| ggufkit::check_by(first, &open, &options)).map_err(raise)?,
+                true => {
+                    crate::progress::run(py, None, |progress| ggufkit::check_data_by(first, &open, &options, progress))?
+                }
+            }
         }
     };
     let finding = |(path, finding): (&std::path::Path, std::borrow::Cow<'_, ggufkit::Finding>)| Finding {

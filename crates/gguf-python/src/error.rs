@@ -9,10 +9,14 @@ use std::path::Path;
 use ggufkit::edit::{EditError, Error as EditModelError};
 use ggufkit::io::Error as IoError;
 use ggufkit::pipeline::Error as PipelineError;
+use ggufkit::remote::Problem;
 use ggufkit::{CheckOptions, Severity};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
+
+/// The most models that a hint lists.
+const MOST_LISTED: usize = 20;
 
 /// The exception for an error of the libraries.
 pub fn raise(error: impl Into<ggufkit::Error>) -> PyErr {
@@ -42,6 +46,7 @@ pub fn raise(error: impl Into<ggufkit::Error>) -> PyErr {
         Cause::Io(IoError::NotAFile(path)) if path.is_dir() => {
             os_error(py, io::ErrorKind::IsADirectory, None, path, "is a folder; expected a file")
         }
+        Cause::Remote(e) => remote_error(py, e, message),
         Cause::Io(_) | Cause::Other => new(py, "GgufError", message, |_| Ok(())),
         Cause::Key => new(py, "KeyNotFoundError", message, |_| Ok(())),
         Cause::Value => PyValueError::new_err(message),
@@ -52,6 +57,7 @@ pub fn raise(error: impl Into<ggufkit::Error>) -> PyErr {
 enum Cause<'e> {
     Io(&'e IoError),
     System(&'e Path, &'e io::Error),
+    Remote(&'e ggufkit::remote::Error),
     /// A key that does not exist.
     Key,
     /// An argument.
@@ -83,6 +89,7 @@ fn cause(error: &ggufkit::Error) -> Cause<'_> {
             (Some(path), ggufkit::quantize::imatrix::Problem::Io(source)) => Cause::System(path, source),
             _ => Cause::Other,
         },
+        Error::Remote(e) => Cause::Remote(e),
         Error::Codec(_)
         | Error::Rows(_)
         | Error::TypeName(_)
@@ -111,6 +118,26 @@ fn cause_of_edit(error: &EditError) -> Cause<'_> {
         EditError::NoKey { .. } => Cause::Key,
         EditError::UnknownType { .. } | EditError::Value { .. } => Cause::Value,
         _ => Cause::Other,
+    }
+}
+
+/// The exception for an answer of a server, or for a repository in which no model is the only one.
+fn remote_error(py: Python<'_>, error: &ggufkit::remote::Error, message: String) -> PyErr {
+    use io::ErrorKind::{AlreadyExists, ConnectionAborted, NotFound, PermissionDenied, TimedOut};
+    match (error.kind(), &error.problem) {
+        (kind @ (AlreadyExists | ConnectionAborted | NotFound | PermissionDenied | TimedOut), _) => {
+            // The name of the file is a part of the exception.
+            let mut of_file = error.clone();
+            of_file.url.clear();
+            os_error(py, kind, None, Path::new(&error.url), &of_file.to_string())
+        }
+        (_, Problem::SeveralModels(models)) => new(py, "GgufError", message, |e| {
+            let names = models.iter().take(MOST_LISTED).map(|model| model.location.to_string());
+            let more = if models.len() > MOST_LISTED { ", ..." } else { "" };
+            e.set_item("path", &error.url)?;
+            e.set_item("hint", format!("name one of them: {}{more}", names.collect::<Vec<_>>().join(", ")))
+        }),
+        _ => new(py, "GgufError", message, |e| e.set_item("path", &error.url)),
     }
 }
 
@@ -159,6 +186,7 @@ fn os_error(py: Python<'_>, kind: io::ErrorKind, errno: Option<i32>, path: &Path
         io::ErrorKind::TimedOut => "ETIMEDOUT",
         io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
         io::ErrorKind::ConnectionReset => "ECONNRESET",
+        io::ErrorKind::ConnectionAborted => "ECONNABORTED",
         _ => "EIO",
     };
     let make = || -> PyResult<PyErr> {

@@ -48,7 +48,7 @@ impl Opened {
 }
 
 /// Opens a model with all its shards: by its path, that of its first shard, or a URL (`https://`, `hf:org/repo/file.gguf`,
-/// and `s3://`, `gs://` or `az://` for objects of stores).
+/// and `s3://`, `gs://` or `az://` for objects of stores). `hf:org/repo`, or a folder in it, stands for the only model that it has.
 ///
 /// Only the head is read; data of tensors is read when it is asked for. Raises `FormatError` for a file that cannot be read as GGUF.
 #[pyfunction]

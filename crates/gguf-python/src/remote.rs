@@ -76,11 +76,11 @@ fn client(py: Python<'_>) -> PyResult<&'static Client> {
     Ok(CLIENT.get_or_init(|| client))
 }
 
-/// Opens a model with all its shards.
+/// Opens a model with all its shards. A repository stands for its only model.
 pub fn model(place: &ModelPath) -> Result<Model, ggufkit::Error> {
     match place {
         ModelPath::Local(path) => Ok(Model::open(path)?),
-        ModelPath::Remote(client, location) => Ok(client.open_model(location)?),
+        ModelPath::Remote(client, location) => Ok(client.open_model(&client.only_model(location)?)?),
     }
 }
 

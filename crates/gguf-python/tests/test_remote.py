@@ -99,3 +99,32 @@ def test_a_repository_of_the_hub_is_read_with_the_settings_of_the_environment(se
     assert any(COMMIT in request for request in server.requests)
     refused = subprocess.run([sys.executable, "-c", program], env={**env, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1 and "FileNotFoundError" in refused.stderr and "offline" in refused.stderr, refused.stderr
+
+
+def test_a_repository_stands_for_its_only_model(server: Server, tmp_path: Path) -> None:
+    program = """
+import ggufkit as gk, pickle
+model = gk.open("hf:org/model")
+print(model.path, model.files[0], len(pickle.loads(pickle.dumps(model))), gk.check("hf:org/model").ok)
+"""
+    env = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "hub"), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    run = lambda code: subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)  # noqa: E731
+    done = run(program)
+    assert done.stdout.split() == ["hf:org/model", "hf:org/model/tiny.gguf", "12", "True"], done.stderr
+
+    (tmp_path / "served/other.gguf").write_bytes(b"")
+    several = """
+import ggufkit as gk
+for call in (gk.open, gk.check):
+    try:
+        call("hf:org/model")
+    except gk.GgufError as error:
+        print(error.path, error.hint.removeprefix("name one of them: ").split(", "), str(error))
+"""
+    done = run(several)
+    lines = "hf:org/model ['hf:org/model/other.gguf', 'hf:org/model/tiny.gguf'] hf:org/model: there are 2 models, expected one\n"
+    assert done.stdout == lines * 2, done.stderr
+    for path in (tmp_path / "served").iterdir():
+        path.unlink()
+    done = run("import ggufkit as gk; gk.open('hf:org/model')")
+    assert "FileNotFoundError: [Errno 2] there is no GGUF file: 'hf:org/model'" in done.stderr

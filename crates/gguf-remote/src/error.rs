@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::LocationError;
+use crate::{LocationError, RepoModel};
 
 /// Why something remote could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,10 @@ pub enum Problem {
     Offline(String),
     /// A repository does not have the file.
     NotInRepository,
+    /// A repository, or a folder in it, has no GGUF file.
+    NoModel,
+    /// A repository, or a folder in it, has several models.
+    SeveralModels(Vec<RepoModel>),
     /// An object that was to be created exists.
     Exists,
     /// A run with other inputs or options has kept an unfinished upload of the object.
@@ -124,12 +128,13 @@ impl Error {
     /// The most similar kind of error of the system.
     pub fn kind(&self) -> io::ErrorKind {
         match &self.problem {
-            Problem::Status { status: 404 | 410, .. } | Problem::NotInRepository | Problem::Offline(_) => {
-                io::ErrorKind::NotFound
-            }
+            Problem::Status { status: 404 | 410, .. }
+            | Problem::NotInRepository
+            | Problem::NoModel
+            | Problem::Offline(_) => io::ErrorKind::NotFound,
             Problem::Status { status: 401 | 403, .. } | Problem::Identity(_) => io::ErrorKind::PermissionDenied,
             Problem::TimedOut(_) => io::ErrorKind::TimedOut,
-            Problem::Location(_) | Problem::Options(_) => io::ErrorKind::InvalidInput,
+            Problem::Location(_) | Problem::Options(_) | Problem::SeveralModels(_) => io::ErrorKind::InvalidInput,
             Problem::Exists | Problem::OtherUpload => io::ErrorKind::AlreadyExists,
             Problem::NoStores => io::ErrorKind::Unsupported,
             Problem::Connection(_) => io::ErrorKind::ConnectionAborted,
@@ -206,6 +211,8 @@ impl fmt::Display for Problem {
             Problem::Answer(what) => write!(f, "unexpected response: {what}"),
             Problem::Offline(what) => write!(f, "{what} is not in the cache, and offline mode is set"),
             Problem::NotInRepository => f.write_str("the repository has no such file"),
+            Problem::NoModel => f.write_str("there is no GGUF file"),
+            Problem::SeveralModels(models) => write!(f, "there are {} models, expected one", models.len()),
             Problem::Exists => f.write_str("the object exists already"),
             Problem::OtherUpload => f.write_str(
                 "an interrupted upload of this name is kept, but it was begun with other inputs, options or another version of the program",

@@ -21,6 +21,7 @@ use crate::location::{Location, Url, encoded, is_path};
 
 mod cache;
 pub(crate) mod files;
+mod models;
 
 pub use files::RepoFile;
 

@@ -49,7 +49,7 @@ pub use error::{Error, Problem};
 pub use file::HttpFile;
 #[cfg(feature = "http")]
 pub use hub::{Repo, RepoFile, RepoFolder};
-pub use location::{Location, LocationError, Store, Url};
+pub use location::{Location, LocationError, RepoModel, Store, Url};
 #[cfg(feature = "http")]
 pub use open::Opener;
 #[cfg(feature = "http")]

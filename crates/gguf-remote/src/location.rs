@@ -183,6 +183,18 @@ impl Location {
 }
 
 /// The form that users write, without the query of a URL, which may contain a signature.
+/// A model in a repository: a GGUF file, or all shards of one. Listed by `Repo::models`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepoModel {
+    /// The file, or the first of the shards.
+    pub location: Location,
+    /// The number of files.
+    pub n_files: usize,
+    /// The size of all of them, in bytes.
+    pub bytes: u64,
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

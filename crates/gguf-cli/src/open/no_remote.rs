@@ -7,9 +7,9 @@ use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
 use gguf_pipeline::fleet::Place;
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
-use gguf_remote::Location;
+use gguf_remote::{Location, RepoModel};
 
-use super::{ListedModel, Opener};
+use super::Opener;
 use crate::failure::{Failure, Verdict};
 
 pub fn model(location: &Location) -> Result<Model, Failure> {
@@ -32,7 +32,7 @@ pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
     Err(no_feature(location))
 }
 
-pub fn models_in(location: &Location) -> Result<Option<Vec<ListedModel>>, Failure> {
+pub fn models_in(location: &Location) -> Result<Option<Vec<RepoModel>>, Failure> {
     Err(no_feature(location))
 }
 

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gguf_format::shard::ShardName;
 use gguf_hf::Folder;
 use gguf_io::{Model, ModelFile, ReadAt};
 use gguf_pipeline::fleet::Place;
 use gguf_pipeline::{Plan, Progress, RunOptions, RunSummary};
-use gguf_remote::{Location, Repo, RepoFile};
+use gguf_remote::{Location, Problem, Repo, RepoModel};
 
+use super::Opener;
 use super::network::client;
-use super::{ListedModel, Opener};
 use crate::failure::{Failure, Verdict, system_kind};
 use crate::ui::size;
 
@@ -61,71 +60,26 @@ pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
 }
 
 /// The models of a repository, or of a folder in it; `None` for a file.
-pub fn models_in(location: &Location) -> Result<Option<Vec<ListedModel>>, Failure> {
-    let Location::Hub { repo, revision, path } = location else { return Ok(None) };
-    if is_gguf(path) {
-        return Ok(None);
-    }
-    let repo = open_repo(repo, revision.as_deref())?;
-    if repo.file(path).is_some() {
-        return Ok(None);
-    }
-    let within = if path.is_empty() { String::new() } else { format!("{}/", path.trim_end_matches('/')) };
-    Ok(Some(models(&repo, &within)))
-}
-
-/// The models of a repository whose paths begin with `within`.
-fn models(repo: &Repo, within: &str) -> Vec<ListedModel> {
-    let mut models: Vec<ListedModel> = Vec::new();
-    let mut sets: Vec<((String, u32), usize)> = Vec::new();
-    for RepoFile { path, bytes, .. } in repo.files().iter().filter(|file| file.path.starts_with(within)) {
-        if !is_gguf(path) {
-            continue;
-        }
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let set = ShardName::parse(name).filter(|name| name.number.count() > 1);
-        let set = set.map(|name| (format!("{folder}/{}", name.prefix), name.number.count()));
-        let known = set.as_ref().and_then(|set| sets.iter().find(|(known, _)| known == set));
-        match known.and_then(|(_, at)| models.get_mut(*at)) {
-            Some(model) => {
-                (model.n_files, model.bytes) = (model.n_files + 1, model.bytes.saturating_add(*bytes));
-            }
-            None => {
-                sets.extend(set.map(|set| (set, models.len())));
-                models.push(ListedModel { location: repo.location(path), n_files: 1, bytes: *bytes });
-            }
-        }
-    }
-    models
-}
-
-fn is_gguf(path: &str) -> bool {
-    path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("gguf"))
+pub fn models_in(location: &Location) -> Result<Option<Vec<RepoModel>>, Failure> {
+    client()?.models(location).map_err(failed)
 }
 
 /// The file that a place names: that of a repository is its only model.
 fn the_file(location: &Location) -> Result<Location, Failure> {
-    let Some(models) = models_in(location)? else { return Ok(location.clone()) };
-    match models.as_slice() {
-        [only] => Ok(only.location.clone()),
-        [] => {
-            let message = format!("{location}: there is no GGUF file");
-            let help = format!("if it is a checkpoint: gguf convert {location} -o model.gguf");
-            let failure =
-                Failure::of_file(Verdict::CouldNotRun, "not_found", &PathBuf::from(location.to_string()), message);
-            Err(failure.with_help(Some(help)))
-        }
-        several => {
-            let message = format!("{location}: there are {} models, expected one", several.len());
-            let listed =
-                several.iter().take(MOST_LISTED).map(|model| format!("\n  {} ({})", model.location, size(model.bytes)));
-            let more = several.len().checked_sub(MOST_LISTED + 1).map_or("", |_| "\n  ...");
-            let help = format!("name one of them:{}{more}", listed.collect::<String>());
-            let failure =
-                Failure::of_file(Verdict::CouldNotRun, "several", &PathBuf::from(location.to_string()), message);
-            Err(failure.with_help(Some(help)))
-        }
-    }
+    client()?.only_model(location).map_err(|e| {
+        let (kind, help) = match &e.problem {
+            Problem::NoModel => ("not_found", format!("if it is a checkpoint: gguf convert {location} -o model.gguf")),
+            Problem::SeveralModels(models) => {
+                let listed = models.iter().take(MOST_LISTED);
+                let listed = listed.map(|model| format!("\n  {} ({})", model.location, size(model.bytes)));
+                let more = models.len().checked_sub(MOST_LISTED + 1).map_or("", |_| "\n  ...");
+                ("several", format!("name one of them:{}{more}", listed.collect::<String>()))
+            }
+            _ => return failed(e),
+        };
+        let failure = Failure::of_file(Verdict::CouldNotRun, kind, Path::new(&e.url), e.to_string());
+        failure.with_help(Some(help))
+    })
 }
 
 /// Runs plans over one source, and uploads their outputs.

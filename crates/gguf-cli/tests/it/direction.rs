@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-hf", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-legacy", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("gguf-edit", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
-    ("gguf-remote", &["gguf-io", "gguf-hf", "gguf-pipeline"]),
+    ("gguf-remote", &["gguf-format", "gguf-io", "gguf-hf", "gguf-pipeline"]),
     ("gguf-engine", &["gguf-quantize"]),
     ("ggufkit", LIBRARIES),
     ("gguf-cli", ALL),

@@ -130,6 +130,34 @@ fn listings_and_folders() {
 }
 
 #[test]
+fn a_repository_stands_for_its_only_model() {
+    let place = |text: &str| Location::parse(text).unwrap().unwrap();
+    let hub = start();
+    let (client, _) = client(&hub.hub.address);
+    for text in ["hf:org/tiny", "hf:org/tiny/model.gguf"] {
+        assert_eq!(client.only_model(&place(text)), Ok(place("hf:org/tiny/model.gguf")));
+    }
+    // A name with that extension is not looked up.
+    assert_eq!(client.only_model(&place("hf:org/none/x.GGUF")), Ok(place("hf:org/none/x.GGUF")));
+    let none = client.only_model(&place("hf:org/tiny/sub")).unwrap_err();
+    assert_eq!(none.to_string(), "hf:org/tiny/sub: there is no GGUF file");
+    assert_eq!((none.problem, none.attempts), (Problem::NoModel, 1));
+    // A file of another kind is a file.
+    assert_eq!(client.only_model(&place("hf:org/tiny/config.json")), Ok(place("hf:org/tiny/config.json")));
+
+    let shards = ["a/x-00001-of-00002.gguf", "a/x-00002-of-00002.gguf", "b/x-00001-of-00002.gguf", "b/y.GGUF"];
+    let hub = start_with(shards.iter().map(|name| (*name, vec![0; 10])).collect(), |entry| entry);
+    let (client, _) = self::client(&hub.hub.address);
+    assert_eq!(client.only_model(&place("hf:org/tiny/a/")), Ok(place("hf:org/tiny/a/x-00001-of-00002.gguf")));
+    let several = client.only_model(&place("hf:org/tiny")).unwrap_err();
+    assert_eq!(several.to_string(), "hf:org/tiny: there are 3 models, expected one");
+    let Problem::SeveralModels(models) = several.problem else { panic!("{:?}", several.problem) };
+    let listed: Vec<_> = models.iter().map(|model| (model.location.to_string(), model.n_files, model.bytes)).collect();
+    let expected = [(shards[0], 2, 20), (shards[2], 1, 10), (shards[3], 1, 10)];
+    assert_eq!(listed, expected.map(|(name, n_files, bytes)| (format!("hf:org/tiny/{name}"), n_files, bytes)));
+}
+
+#[test]
 fn bad_listings_are_errors() {
     type Change = fn(String) -> String;
     let changes: [(Change, &str); 4] = [

@@ -1,15 +1,15 @@
 //! `gguf show` of a repository: a table with one line per model.
 
 use gguf_format::name::FileName;
+use gguf_remote::RepoModel;
 use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
 use crate::json;
-use crate::open::ListedModel;
 use crate::ui::{Column, Style, Table, Ui, grouped, size};
 
 /// Prints the table, or an object with the list `models`.
-pub fn print(ui: &mut Ui, models: &[ListedModel], is_markdown: bool) -> Outcome {
+pub fn print(ui: &mut Ui, models: &[RepoModel], is_markdown: bool) -> Outcome {
     if ui.schema.is_some() {
         json::print(ui, 3, &Document { models: models.iter().map(JsonModel::of).collect() })?;
         return Ok(Verdict::Good);
@@ -56,7 +56,7 @@ struct JsonModel {
 }
 
 impl JsonModel {
-    fn of(model: &ListedModel) -> JsonModel {
+    fn of(model: &RepoModel) -> JsonModel {
         let (path, file_type) = (model.location.to_string(), file_type(&model.location.file_name()));
         JsonModel { path, file_type, bytes: model.bytes, shards: model.n_files }
     }
