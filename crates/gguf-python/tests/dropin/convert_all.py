@@ -3,7 +3,8 @@
     GGUF_SHARED=... GGUF_PEERS=... NO_LOCAL_GGUF=1 PYTHONPATH=... python convert_all.py HASHES.json [PART OF A TAG]
 
 Compares the SHA-256 of every file with the recorded one, prints the differences and the time of all conversions, and writes the
-hashes, so that those of two packages can be compared: some recorded files depend on how PyTorch rounds `exp` on a machine. Each conversion is a fork of this process, so that PyTorch is imported once.
+hashes, so that those of two packages can be compared: docs/python-dropin.md says which recorded files depend on the processor or on chance, and how to get
+them. Each conversion is a fork of this process, so that PyTorch is imported once.
 """
 
 from __future__ import annotations
