@@ -29,17 +29,19 @@ mod stores {
             killed_uploads_are_resumed,
             parts_of_many_machines_are_one_object,
             the_tutorial_publishes_from_the_hub_to_a_bucket;
+        [Stores, Shared]
+            recorded_conversions_have_their_bytes;
     }
 
     fn urls_have_the_output_of_files() {
         use_stores();
         let nginx = Nginx::start(&reading::models());
-        reading::have_the_output_of_files(reading::models(), &nginx.address);
+        reading::have_the_output_of_files(reading::models(), &nginx.address, "");
         for store in [unique("s3://models/reading"), unique("az://models/reading")] {
             for (name, bytes) in reading::models() {
                 put(&format!("{store}/{name}"), &bytes);
             }
-            reading::have_the_output_of_files(reading::models(), &store);
+            reading::have_the_output_of_files(reading::models(), &store, "");
         }
     }
 
@@ -190,15 +192,63 @@ mod stores {
         assert_eq!(ends(&format!("show {many}")).0, Some(2));
     }
 
+    /// Checkpoints whose conversions llama.cpp made: every fifth, from a Hub to a bucket, and from a bucket to a file.
+    fn recorded_conversions_have_their_bytes() {
+        use_stores();
+        let dir = folder();
+        let data = gguf_test::peers::data("hf");
+        let manifest = fs::read(data.join("MANIFEST.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let mut names: Vec<(String, String, PathBuf)> = Vec::new();
+        for job in manifest["jobs"].as_array().unwrap() {
+            let (name, ty, args) = (text(&job["name"]), text(&job["outtype"]), job["args"].as_array().unwrap());
+            let outputs = job["outputs"].as_array().unwrap();
+            if job["status"] == "ok" && args.len() == 2 && outputs.len() == 1 && !names.iter().any(|(n, ..)| *n == name)
+            {
+                let same = outputs[0]["same_as"].as_str().or(outputs[0]["file"].as_str()).unwrap();
+                names.push((name, ty, data.join(same)));
+            }
+        }
+        let (mut n, mut file) = (0, dir.path().join("model.gguf"));
+        for (name, ty, recorded) in names.iter().step_by(5) {
+            let expected = fs::read(recorded).unwrap();
+            let checkpoint = data.join("models").join(name);
+            let files = reading::files_below(&checkpoint);
+            let repo: &'static str = format!("org/{name}").leak();
+            let hub = gguf_test::http::hub_of_files(repo, files.clone());
+            let out = unique(&format!("s3://models/UNIQUE/recorded/{name}.gguf"));
+            let line = format!("convert hf:{repo} -o {out} --type {ty} -q");
+            reading::gguf(&words(&line), &hub.address).exits(0);
+            assert!(get(&out) == expected, "{line}");
+            // One of them, because each file is a process.
+            if n == 1 {
+                let folder = unique(&format!("s3://models/UNIQUE/recorded/{name}"));
+                for (file, bytes) in &files {
+                    put(&format!("{folder}/{file}"), bytes);
+                }
+                run(&format!("convert {folder} -o {} --type {ty} -q", file.display()));
+                assert!(fs::read(&file).unwrap() == expected, "{folder}");
+                // And quantized in one pass.
+                file.set_extension("q8_0");
+                run(&format!("convert {folder} -o {} --type q8_0 -q", file.display()));
+                run(&format!(
+                    "convert {} -o {} --type q8_0 -qf",
+                    checkpoint.display(),
+                    dir.path().join("here").display()
+                ));
+                assert!(fs::read(&file).unwrap() == fs::read(dir.path().join("here")).unwrap());
+            }
+            n += 1;
+        }
+        assert!(n >= 10, "{n}");
+    }
+
     /// The commands of the page, with a Hub of this test.
     fn the_tutorial_publishes_from_the_hub_to_a_bucket() {
         use_stores();
         let dir = folder();
-        let mut files: Files = fs::read_dir(glossary())
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
-            .collect();
+        let mut files = reading::files_below(&glossary());
         let matrix = glossary().join("../imatrix.gguf").display().to_string();
         files.push(("imatrix.gguf".to_owned(), fs::read(&matrix).unwrap()));
         let hub = gguf_test::http::hub_of_files("org/glossary", files);

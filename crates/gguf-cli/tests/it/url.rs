@@ -10,7 +10,7 @@ use gguf_test::program::words;
 
 pub mod reading;
 
-use reading::{gguf, have_the_output_of_files, models, no_secret_in};
+use reading::{files_below, gguf, have_the_output_of_files, models, no_secret_in};
 
 /// The model of the example.
 fn model(dir: &Path) -> PathBuf {
@@ -23,7 +23,13 @@ fn model(dir: &Path) -> PathBuf {
 #[test]
 fn a_url_has_the_output_of_the_file() {
     let server = of_files(models());
-    have_the_output_of_files(models(), &server.address);
+    have_the_output_of_files(models(), &server.address, "");
+}
+
+#[test]
+fn a_file_of_the_hub_has_the_output_of_the_file() {
+    let hub = hub_of_files("org/models", models());
+    have_the_output_of_files(models(), "hf:org/models", &hub.address);
 }
 
 /// Every command that writes what it makes of a model. Names in capitals are inputs; a URL stands for each of them, but for those of `LOCAL`.
@@ -109,30 +115,13 @@ fn inputs(dir: &Path) -> Vec<(&'static str, String)> {
     names.map(|(name, file)| (name, file.to_owned())).into()
 }
 
-/// The files below a folder, with their names in it.
-fn files_below(folder: &Path) -> Files {
-    let mut files = Files::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        match path.is_dir() {
-            true => {
-                files.extend(files_below(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)))
-            }
-            false => files.push((name, fs::read(path).unwrap())),
-        }
-    }
-    files.sort();
-    files
-}
-
 #[test]
 fn what_is_written_has_the_same_bytes() {
     let dir = folder();
     let inputs = inputs(dir.path());
     let served = files_below(dir.path());
     let server = of_files(served);
-    let hub = hub_of_files("org/glossary", glossary_files());
+    let hub = hub_of_files("org/glossary", files_below(&glossary()));
     for (i, line) in WRITING.iter().enumerate() {
         let run = |which: &str| {
             let out = dir.path().join(format!("{i}-{which}"));
@@ -273,7 +262,7 @@ fn the_head_is_one_request_and_each_byte_comes_once() {
 fn checkpoints_and_lists_of_a_repository() {
     let dir = folder();
     let folder = glossary();
-    let mut files = glossary_files();
+    let mut files = files_below(&glossary());
     let checkpoint = hub_of_files("org/glossary", files.clone());
     let out = dir.path().join("there.gguf");
     let line = format!("convert hf:org/glossary -o {} --type Q8_0 --quiet", out.display());
@@ -354,7 +343,7 @@ fn no_secret_is_written() {
     let dir = folder();
     let model = fs::read(model(dir.path())).unwrap();
     let server = Server::start(move |_, request| file(request, &model, "\"1\""));
-    let hub = hub_of_files("org/glossary", glossary_files());
+    let hub = hub_of_files("org/glossary", files_below(&glossary()));
     for (i, line) in [
         "quantize URL OUT Q4_K_M --resume --verbose",
         "quantize URL OUT Q5_0 --report --json",
@@ -408,10 +397,4 @@ fn no_secret_below(folder: &Path) -> Vec<String> {
         names.push(name);
     }
     names
-}
-
-/// The files of a checkpoint.
-fn glossary_files() -> Files {
-    let paths = fs::read_dir(glossary()).unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())).collect()
 }

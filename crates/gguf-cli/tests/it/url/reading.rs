@@ -46,6 +46,23 @@ pub fn models() -> Files {
     files
 }
 
+/// The files below a folder, with their names in it.
+pub fn files_below(folder: &Path) -> Files {
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match path.is_dir() {
+            true => {
+                files.extend(files_below(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+            }
+            false => files.push((name, fs::read(path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
 /// Every command that reads models and prints what it finds, with the place of the file.
 pub const READING: &[&str] = &[
     "show FILE",
@@ -76,8 +93,9 @@ pub const READING: &[&str] = &[
     "verify FILE --against ../../examples/glossary",
 ];
 
-/// Compares the output and the exit code of every command for files and for their URLs, which begin with `prefix`.
-pub fn have_the_output_of_files(files: Files, prefix: &str) {
+/// Compares the output and the exit code of every command for files and for their URLs, which begin with `prefix`. `hub` is the address of
+/// the Hub.
+pub fn have_the_output_of_files(files: Files, prefix: &str, hub: &str) {
     let dir = folder();
     for (name, bytes) in &files {
         fs::write(dir.path().join(name), bytes).unwrap();
@@ -95,7 +113,7 @@ pub fn have_the_output_of_files(files: Files, prefix: &str) {
                 };
                 words(line).into_iter().map(word).collect()
             };
-            let (there, here) = (gguf(&of(&url), ""), gguf(&of(&local), ""));
+            let (there, here) = (gguf(&of(&url), hub), gguf(&of(&local), ""));
             let as_local = |text: &str| {
                 let text = text.replace(prefix, &dir.path().display().to_string());
                 // The width of a column and a line below a title depend on the length of the path.
