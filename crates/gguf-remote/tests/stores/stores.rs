@@ -199,7 +199,8 @@ struct Stop(AtomicUsize);
 impl Progress for Stop {
     fn event(&self, event: Event<'_>) {
         if let Event::Advanced { .. } = event {
-            self.0.fetch_sub(1, Ordering::Relaxed);
+            // Several threads advance: it stays zero.
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(1)));
         }
     }
     fn is_cancelled(&self) -> bool {
