@@ -191,13 +191,20 @@ object_stores() {
   command -v npm >/dev/null || need nodejs npm
   .ci/servers start "$target/stores"
   local -x GGUF_STORES=$target/stores
-  local failed=0
-  cargo clippy -p gguf-remote -p gguf-cli --features cloud --all-targets -- -D warnings &&
-    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps -p gguf-remote --features cloud &&
-    cargo test -p gguf-remote --features cloud &&
-    cargo test -p gguf-cli --features cloud --test stores &&
-    .ci/python stores || failed=$?
+  local failed=0 log=$target/stores/tests.log
+  {
+    cargo clippy -p gguf-remote -p gguf-cli --features cloud --all-targets -- -D warnings &&
+      RUSTDOCFLAGS="-D warnings" cargo doc --no-deps -p gguf-remote --features cloud &&
+      cargo test -p gguf-remote --features cloud &&
+      cargo test -p gguf-cli --features cloud --test stores &&
+      .ci/python stores
+  } 2>&1 | tee "$log" || failed=$?
   .ci/servers stop "$target/stores"
+  # The tokens, keys and signatures of the tests.
+  if grep -nE 'hf_secret|secret-(name|key|token|signature)|signature=secret|Eby8vdM02xNOcqFlqUwJ' "$log"; then
+    echo 'a secret is in the output of the tests'
+    failed=1
+  fi
   return $failed
 }
 
