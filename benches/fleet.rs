@@ -17,7 +17,7 @@ Measures the time of the encoders on one core of this machine, and simulates `gg
 
 usage: cargo bench -p gguf-benches --bench fleet -- [--recorded]
 
-  --recorded   the times of the book, in place of those of this machine
+  --recorded   the times in docs/performance.md, in place of those of this machine; fails if docs/many-machines.md has other results
 
 A node has 16 cores and 25 Gbit/s in each direction, and makes one part of 256 MiB at a time: it reads ahead while it encodes, then uploads. Nodes start within
 30 s; 2 % are five times slower. Parts come from a queue, and the one that has run longest is started a second time when the queue is empty. In brackets: 5 % of
@@ -39,8 +39,20 @@ const TYPES: [FileType; 3] = [
     ("IQ3_XXS", 3.1, &[(GgmlType::IQ3_XXS, 1.0)]),
 ];
 
-/// Nanoseconds a weight of whole runs in the book, with decoding, checks and copies.
-const RECORDED: [f64; 3] = [10.9, 57.0, 80.0];
+/// The pages with the measured times and with the results.
+const MEASURED: &str = include_str!("../docs/performance.md");
+const BOOK: &str = include_str!("../docs/many-machines.md");
+
+/// Nanoseconds of one core for a weight, with a matrix, in the book.
+fn recorded(types: &[(GgmlType, f64)]) -> Result<f64, Box<dyn Error>> {
+    let mut sum = 0.0;
+    for (ty, share) in types {
+        let row = MEASURED.lines().find_map(|line| line.strip_prefix(&format!("| {ty} |")));
+        let cell = row.and_then(|row| row.split('|').nth(1)).and_then(|cell| cell.trim().split_once(" ns"));
+        sum += share * cell.ok_or("no such row in docs/performance.md")?.0.parse::<f64>()?;
+    }
+    Ok(sum)
+}
 
 /// What may go wrong.
 #[derive(Clone, Copy)]
@@ -169,7 +181,7 @@ fn check() {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let recorded = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let is_recorded = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => false,
         ["--recorded"] => true,
         _ => {
@@ -178,9 +190,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     check();
-    println!("| type | ns/weight | parts | 1 node | 8 | 16 | 64 |\n|---|--:|--:|--:|--:|--:|--:|");
-    for ((name, bits, types), book) in TYPES.into_iter().zip(RECORDED) {
-        let ns = if recorded { book } else { measured(types)? };
+    let mut lines = vec!["| type | ns/weight | parts | 1 node | 8 | 16 | 64 | node-hours |".to_owned()];
+    lines.push("|---|--:|--:|--:|--:|--:|--:|--:|".to_owned());
+    for (name, bits, types) in TYPES {
+        let ns = if is_recorded { recorded(types)? } else { measured(types)? };
         let bytes = WEIGHTS * bits / 8.0;
         let mut parts = vec![seconds_of_part(ns, bits, PART); (bytes / PART) as usize];
         parts.push(seconds_of_part(ns, bits, bytes % PART));
@@ -190,7 +203,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             1 => format!("{:.0} s", mean(1, &parts, Trouble { slow: (0.0, 1.0), ..usual })),
             n => format!("{:.0} ({:.0})", mean(n, &parts, usual), mean(n, &parts, worse)),
         };
-        println!("| {name} | {ns:.1} | {} | {} |", parts.len(), [1, 8, 16, 64].map(cell).join(" | "));
+        let hours = mean(16, &parts, usual) * 16.0 / 3600.0;
+        lines.push(format!("| {name} | {ns:.1} | {} | {} | {hours:.1} |", parts.len(), [1, 8, 16, 64].map(cell).join(" | ")));
         if name == "IQ3_XXS" {
             let one = |fixed| {
                 // One slow node of 16.
@@ -198,12 +212,13 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let trouble = Trouble { slow: (1.0 / 16.0, 5.0), fixed, ..usual };
                 (0..RUNS).map(|_| simulate(16, &parts, trouble, &mut random).0).sum::<f64>() / RUNS as f64
             };
-            println!(
-                "\n{name}, 16 nodes, one in 16 slow: {:.0} s from a queue, {:.0} s in fixed shares",
-                one(false),
-                one(true)
-            );
+            let (queue, shares) = (one(false), one(true));
+            lines.push(format!("{name} takes {queue:.0} s from a queue and {shares:.0} s in fixed shares"));
         }
     }
-    Ok(())
+    println!("{}", lines.join("\n"));
+    match lines.iter().find(|line| is_recorded && !BOOK.contains(line.as_str())) {
+        Some(line) => Err(format!("docs/many-machines.md does not have: {line}").into()),
+        None => Ok(()),
+    }
 }

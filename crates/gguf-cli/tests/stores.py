@@ -1,9 +1,10 @@
-"""Writes or reads an object: stores.py put|get URL FILE, then the addresses of S3 and Azure, and Azure's key."""
+"""Writes or reads an object, or uploads a part of a plan (a file) once more: stores.py put|get|part URL FILE, then the addresses of S3 and Azure, and Azure's key."""
 
 import base64
 import email.utils
 import hashlib
 import hmac
+import json
 import sys
 import urllib.request
 
@@ -38,6 +39,10 @@ if scheme == "s3":
     client = boto3.client("s3", "us-east-1", endpoint_url=s3, aws_access_key_id="x", aws_secret_access_key="x")
     if action == "put":
         client.upload_file(path, bucket, name)
+    elif action == "part":
+        with open(path) as file:
+            upload = json.load(file)["files"][0]["upload"]
+        client.upload_part(Bucket=bucket, Key=name, PartNumber=2, UploadId=upload, Body=b"other bytes" * 500_000)
     else:
         client.download_file(bucket, name, path)
 elif action == "put":

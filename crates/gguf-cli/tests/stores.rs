@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_test::files::{folder, glossary};
@@ -28,7 +29,9 @@ mod stores {
             interrupted_uploads_leave_nothing,
             killed_uploads_are_resumed,
             parts_of_many_machines_are_one_object,
-            the_tutorial_publishes_from_the_hub_to_a_bucket;
+            the_tutorial_publishes_from_the_hub_to_a_bucket,
+            every_division_has_the_bytes_of_one_machine,
+            a_part_that_was_uploaded_again_is_made_again;
         [Stores, Shared]
             recorded_conversions_have_their_bytes;
     }
@@ -281,6 +284,77 @@ mod stores {
         assert!(get(&format!("{bucket}Glossary-2.9M-small.gguf")) == fs::read(here("small")).unwrap());
     }
 
+    /// All numbers of workers and lengths of parts: alone and in shards, with a matrix, for a size, and conversions with permuted rows and stacked
+    /// experts.
+    fn every_division_has_the_bytes_of_one_machine() {
+        use_stores();
+        let dir = folder();
+        let here = |name: &str| dir.path().join(name).display().to_string();
+        let (model, plan, checkpoint) = (here("m.gguf"), here("plan.json"), deep::checkpoint(dir.path()));
+        let matrix = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/imatrix.gguf");
+        run(&format!("convert {} -o {model} -q", checkpoint.display()));
+        let (size, measured) = ("--target-bpw 6 --candidates q4_K,q5_K,q8_0", here("measured.json"));
+        run(&format!("quantize {model} {measured} {size} -q --measure 4 --plan-only {plan}"));
+        make_all(&plan, 2);
+        run(&format!("commit {plan} -q"));
+        let experts = mixture(dir.path());
+        let quantize = format!("quantize {model} OUT -qf");
+        let (mut n, mut n_parts) = (0, 0);
+        for (name, line) in [
+            ("alone", format!("{quantize} Q8_0")),
+            ("shards", format!("{quantize} Q6_K --split-max-tensors 150")),
+            ("matrix", format!("{quantize} Q4_K --imatrix {}", matrix.display())),
+            ("size", format!("{quantize} {size} --measured {measured}")),
+            ("rows", format!("convert {} -o OUT -qf --type Q8_0", checkpoint.display())),
+            ("experts", format!("convert {} -o OUT -qf --type bf16", experts.display())),
+        ] {
+            run(&line.replace("OUT", &here("one.gguf")));
+            for (part, n_workers) in
+                ["5MiB", "8388609", "256MiB"].into_iter().flat_map(|part| [1, 2, 3, 16].map(|n| (part, n)))
+            {
+                let many = format!("s3://models/UNIQUE/{name}-{part}-{n_workers}.gguf");
+                run(&format!("{} --plan-only {plan} --part-size {part}", line.replace("OUT", &many)));
+                n_parts += make_all(&plan, n_workers);
+                run(&format!("commit {plan} -q"));
+                for entry in fs::read_dir(dir.path()).unwrap() {
+                    let file = entry.unwrap().file_name().into_string().unwrap();
+                    if let Some(rest) = file.strip_prefix("one") {
+                        let object = unique_in(&many.replace(".gguf", rest));
+                        assert!(fs::read(here(&file)).unwrap() == get(&object), "{object}");
+                        n += 1;
+                    }
+                }
+            }
+            for entry in fs::read_dir(dir.path()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.file_name().unwrap().to_str().unwrap().starts_with("one") {
+                    fs::remove_file(path).unwrap();
+                }
+            }
+        }
+        println!("{n} objects of {n_parts} parts");
+        assert!(n > 72 && n_parts > 140, "{n} objects of {n_parts} parts");
+    }
+
+    /// Another upload of a part has another ETag, so the store refuses the one in the manifest.
+    fn a_part_that_was_uploaded_again_is_made_again() {
+        use_stores();
+        let dir = folder();
+        let here = |name: &str| dir.path().join(name).display().to_string();
+        let (model, plan, many) = (here("m.gguf"), here("plan.json"), unique("s3://models/UNIQUE/again.gguf"));
+        run(&format!("convert {} -o {model} -q", deep::checkpoint(dir.path()).display()));
+        run(&format!("quantize {model} {} Q8_0 -q", here("one.gguf")));
+        run(&format!("quantize {model} {many} Q8_0 -q --plan-only {plan} --part-size 5MiB"));
+        make_all(&plan, 2);
+        python(&["part", &many, &plan]);
+        let (code, said) = ends(&format!("commit {plan}"));
+        assert!(code == Some(75) && said.contains("the data of these parts is not what was written"), "{code:?} {said}");
+        assert_eq!(ends(&format!("show {many}")).0, Some(2));
+        make_all(&plan, 3);
+        run(&format!("commit {plan} -q"));
+        assert!(get(&many) == fs::read(here("one.gguf")).unwrap());
+    }
+
     #[cfg(unix)]
     fn killed_uploads_are_resumed() {
         use_stores();
@@ -319,6 +393,76 @@ mod stores {
             assert!(String::from_utf8_lossy(&manifest.stderr).contains("404"), "{manifest:?}");
         }
     }
+}
+
+/// Makes all parts of a plan with several processes at once; returns their number.
+fn make_all(plan: &str, n_workers: usize) -> usize {
+    let status = reading::gguf(&words(&format!("commit {plan} --status --json")), "").exits(0).json();
+    let n = status["n_parts"].as_u64().unwrap() as usize;
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..n_workers {
+            scope.spawn(|| {
+                loop {
+                    match next.fetch_add(1, Ordering::Relaxed) {
+                        index if index < n => run(&format!("part {plan} --index {index} -j 1 -q")),
+                        _ => break,
+                    }
+                }
+            });
+        }
+    });
+    n
+}
+
+/// A checkpoint with experts, of 12 MB of small numbers.
+fn mixture(dir: &Path) -> PathBuf {
+    const COLUMNS: usize = 512;
+    let to = dir.join("mixture");
+    fs::create_dir(&to).unwrap();
+    for file in ["tokenizer.model", "tokenizer_config.json"] {
+        fs::copy(glossary().join(file), to.join(file)).unwrap();
+    }
+    let config = serde_json::json!({
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": COLUMNS, "intermediate_size": 768,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "num_local_experts": 2,
+        "num_experts_per_tok": 2, "vocab_size": 2048, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "torch_dtype": "bfloat16", "tie_word_embeddings": false,
+    });
+    fs::write(to.join("config.json"), config.to_string()).unwrap();
+    let mut shapes: Vec<(String, Vec<usize>)> = vec![
+        ("model.embed_tokens.weight".into(), vec![2048, COLUMNS]),
+        ("lm_head.weight".into(), vec![2048, COLUMNS]),
+        ("model.norm.weight".into(), vec![COLUMNS]),
+    ];
+    for layer in 0..2 {
+        let mut add = |rest: &str, shape: &[usize]| {
+            shapes.push((format!("model.layers.{layer}.{rest}.weight"), shape.to_vec()));
+        };
+        add("input_layernorm", &[COLUMNS]);
+        add("post_attention_layernorm", &[COLUMNS]);
+        add("self_attn.q_proj", &[COLUMNS, COLUMNS]);
+        add("self_attn.k_proj", &[128, COLUMNS]);
+        add("self_attn.v_proj", &[128, COLUMNS]);
+        add("self_attn.o_proj", &[COLUMNS, COLUMNS]);
+        add("block_sparse_moe.gate", &[2, COLUMNS]);
+        for expert in 0..2 {
+            add(&format!("block_sparse_moe.experts.{expert}.w1"), &[768, COLUMNS]);
+            add(&format!("block_sparse_moe.experts.{expert}.w2"), &[COLUMNS, 768]);
+            add(&format!("block_sparse_moe.experts.{expert}.w3"), &[768, COLUMNS]);
+        }
+    }
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in shapes {
+        let start = data.len();
+        let n = shape.iter().product::<usize>();
+        data.extend((start..start + n).flat_map(|i| (0x3c00 | (i * 40503 >> 3 & 0x80ff) as u16).to_le_bytes()));
+        header.insert(name, serde_json::json!({"dtype": "BF16", "shape": shape, "data_offsets": [start, data.len()]}));
+    }
+    let header = serde_json::Value::from(header).to_string();
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat();
+    fs::write(to.join("model.safetensors"), bytes).unwrap();
+    to
 }
 
 /// Runs the program; returns the exit code and what it says.

@@ -163,14 +163,15 @@ impl<'a> Chunks<'a> {
     }
 
     /// The fewest chunks that have all bytes `bytes` of the output of one lane, in which tensors begin at `start_of`: a row that is cut is
-    /// in them, and the first is a chunk of its own.
+    /// in them, and the first is a chunk of its own. `whole_rows` is that of [`from`](Chunks::from).
     pub(crate) fn of_bytes(
         lanes: &'a [Lane<'a>],
         tensors: Range<usize>,
         bytes: &Range<u64>,
+        whole_rows: bool,
         start_of: impl Fn(usize) -> Option<u64>,
     ) -> Chunks<'a> {
-        let mut chunks = Chunks::between(lanes, (tensors.end, 0, 0), (tensors.end, 0, 0), false);
+        let mut chunks = Chunks::between(lanes, (tensors.end, 0, 0), (tensors.end, 0, 0), whole_rows);
         let mut first = None;
         for index in tensors {
             let (Some((_, tensor)), Some(start)) = (chunks.tensors(index).next(), start_of(index)) else { break };

@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
             let error = compare_rows(&tensor.shown(), original, written, first, chunk.width(), weights.as_deref())?;
             for task in group.tasks() {
                 if let Some(errors) = self.errors.get(task.plan) {
-                    errors.add(task.number, task.tensor, &error);
+                    errors.add(task.number, task.tensor, task.piece.offset, &error);
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gguf_format::{ByteOrder, Head, Places};
+use gguf_format::{ByteOrder, GgmlType, Head, Places};
 use gguf_io::ReadAt;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub use files::FilesPlace;
 pub(crate) use json::{Type, bits};
 pub use make::{Made, Worker};
 pub use memory::MemoryPlace;
-pub use place::{Manifest, Place, sha256};
+pub use place::{Manifest, PartWriter, Place, sha256};
 use source::Placed;
 pub use source::{OpenSource, SourceFile};
 
@@ -63,6 +63,8 @@ pub(crate) const PROGRAM: &str = concat!("ggufkit ", env!("CARGO_PKG_VERSION"));
 /// | `matrix` | the importance matrix, if any: `file` as in `sources`, and the parts of names that select entries, `include` and `exclude` |
 /// | `inputs` | the tensors of the source: index of the file, offset, bytes, and the type if the file is in big-endian byte order |
 /// | `tensors` | the output tensors: `name`, `shape`, `type`, `op`, `file` (index of the output), `start` (offset in the file), `entry` of the matrix |
+/// | `report` | whether workers measure the errors of tensors, for a report |
+/// | `samples` | in a plan of samples, the number of parts and, for each tensor whose type is to be chosen, the index in `tensors` and the types to try |
 /// | `files` | the outputs: `path`, `bytes`, `head_bytes`, `head_sha256`, `replace`, and the identifier of the `upload`, empty for a file |
 ///
 /// An operation is that of [`Op`]. An input of an operation is the index in `inputs` and the type, a [move](crate::moves::Move) is a list of its
@@ -80,6 +82,10 @@ pub struct FleetPlan {
     matrix: Option<MatrixFile>,
     inputs: Vec<InputPlace>,
     tensors: Vec<TensorEntry>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    report: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    samples: Option<Samples>,
     files: Vec<OutputFile>,
     /// The SHA-256 of the JSON.
     #[serde(skip)]
@@ -115,6 +121,9 @@ struct TensorEntry {
     #[serde(rename = "type")]
     ty: Type,
     op: Op,
+    /// The type of an unquantized conversion, if it is not that of the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<Type>,
     #[serde(default, skip_serializing_if = "is_zero")]
     file: u32,
     start: u64,
@@ -156,6 +165,34 @@ pub struct FleetOptions {
     pub replace: bool,
     /// The importance matrix of the plan, if it has one.
     pub matrix: Option<MatrixFile>,
+    /// Whether workers measure the errors of the tensors, for the [report](crate::RunSummary::report) of the commit.
+    pub report: bool,
+    /// Samples to measure in place of making tensors. The output is then the results in JSON, and the only one.
+    pub samples: Option<Samples>,
+}
+
+/// Samples of tensors, which workers encode as several types: the first phase of choosing types by measured error. What is sampled, and what the
+/// results are, is up to the caller: a part has every n-th tensor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Samples {
+    n_parts: usize,
+    tensors: Vec<(usize, Vec<Type>)>,
+}
+
+impl Samples {
+    /// In `n_parts` parts, or one for each tensor if these are fewer. A tensor is given by its index in the plan and the types to try.
+    pub fn new(n_parts: usize, tensors: impl IntoIterator<Item = (usize, Vec<GgmlType>)>) -> Samples {
+        let typed = |(index, types): (usize, Vec<GgmlType>)| (index, types.into_iter().map(Type).collect());
+        let tensors: Vec<_> = tensors.into_iter().map(typed).collect();
+        Samples { n_parts: n_parts.clamp(1, tensors.len().max(1)), tensors }
+    }
+
+    /// The tensors of a part.
+    fn of(&self, part: usize) -> impl Iterator<Item = (usize, Vec<GgmlType>)> {
+        let own = self.tensors.iter().skip(part).step_by(self.n_parts.max(1));
+        own.map(|(index, types)| (*index, types.iter().map(|ty| ty.0).collect()))
+    }
 }
 
 /// The usual length of the parts of an output: 64 MiB, 256 MiB for more than 100 GB, or more if there would be more than [`MAX_PARTS`].
@@ -205,6 +242,7 @@ impl FleetPlan {
                     name: String::from_utf8_lossy(&tensor.name).into_owned(),
                     shape: tensor.shape.to_vec(),
                     ty: Type(tensor.ty),
+                    from: (tensor.from != op.value_type()).then_some(Type(tensor.from)),
                     op,
                     file: u32::try_from(number).unwrap_or(u32::MAX),
                     start,
@@ -214,10 +252,10 @@ impl FleetPlan {
         }
         let (mut files, mut heads) = (Vec::new(), Vec::new());
         for (file, path) in plan.files.iter().zip(outputs) {
-            let head = draft.head_of(file)?.into_owned();
+            let head = if options.samples.is_some() { Vec::new() } else { draft.head_of(file)?.into_owned() };
             files.push(OutputFile {
                 path: path.to_string_lossy().into_owned(),
-                bytes: file.file_bytes(),
+                bytes: if options.samples.is_some() { 0 } else { file.file_bytes() },
                 head_bytes: head.len() as u64,
                 head_sha256: sha256(&head),
                 replace: options.replace,
@@ -240,6 +278,8 @@ impl FleetPlan {
             matrix: options.matrix,
             inputs,
             tensors,
+            report: options.report,
+            samples: options.samples,
             files,
             hash: String::new(),
         };
@@ -285,6 +325,12 @@ impl FleetPlan {
     /// Checks that the numbers of a plan belong together.
     fn check(&self) -> Result<(), String> {
         let n_files = self.files.len();
+        if let Some(samples) = &self.samples {
+            let is_outside = |(index, _): &(usize, Vec<Type>)| *index >= self.tensors.len();
+            if samples.n_parts == 0 || samples.n_parts as u64 > MAX_PARTS || samples.tensors.iter().any(is_outside) {
+                return Err("the samples are not those of the tensors".to_owned());
+            }
+        }
         if self.part_bytes == 0 {
             return Err("part_bytes is 0".to_owned());
         }
@@ -300,14 +346,17 @@ impl FleetPlan {
                 (file, end) = (tensor.file, 0);
             }
             let bytes = tensor.ty.0.tensor_bytes(tensor.shape.iter().copied()).map_err(|e| e.to_string())?;
+            if tensor.op.inputs().iter().any(|input| input.index() >= self.inputs.len()) {
+                return Err(format!("the tensor {} has an input that is not listed", tensor.name));
+            }
+            if self.samples.is_some() {
+                continue;
+            }
             let place = self.files.get(file as usize).ok_or_else(|| format!("output {file} of {n_files}"))?;
             let after = tensor.start.checked_add(bytes).filter(|after| *after <= place.bytes);
             match after {
                 Some(after) if tensor.start >= end.max(place.head_bytes) => end = after,
                 _ => return Err(format!("the tensor {} is outside of its place", tensor.name)),
-            }
-            if tensor.op.inputs().iter().any(|input| input.index() >= self.inputs.len()) {
-                return Err(format!("the tensor {} has an input that is not listed", tensor.name));
             }
         }
         if !self.tensors.is_sorted_by_key(|tensor| tensor.file) {
@@ -344,6 +393,27 @@ impl FleetPlan {
         &self.sources
     }
 
+    /// The SHA-256 of the plan in JSON.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Whether workers measure the errors of the tensors.
+    pub fn has_report(&self) -> bool {
+        self.report
+    }
+
+    /// The samples that a part measures: the indexes of tensors and the types to try; `None` if it makes bytes of an output.
+    pub fn samples(&self, part: usize) -> Option<Vec<(usize, Vec<GgmlType>)>> {
+        self.samples.as_ref().map(|samples| samples.of(part).collect())
+    }
+
+    /// The run that the plan describes, to look at: its source opens no file.
+    pub fn to_run(&self) -> Plan {
+        let open = |_: &Path| Err(std::io::ErrorKind::Unsupported.into());
+        self.to_plan(Arc::new(Placed::new(&self.sources, &self.inputs, Arc::new(open))), None)
+    }
+
     /// The importance matrix, if the plan has one.
     pub fn matrix(&self) -> Option<&MatrixFile> {
         self.matrix.as_ref()
@@ -355,6 +425,9 @@ impl FleetPlan {
     }
 
     fn parts_of(&self, file: &OutputFile) -> usize {
+        if let Some(samples) = &self.samples {
+            return samples.n_parts;
+        }
         usize::try_from(file.bytes.div_ceil(self.part_bytes)).unwrap_or(usize::MAX)
     }
 
@@ -372,6 +445,9 @@ impl FleetPlan {
 
     /// A part of an output, with the number of the parts of the outputs before it.
     fn part_in(&self, file: usize, number: usize, before: usize) -> Option<Part> {
+        if self.samples.is_some() {
+            return Some(Part { index: before + number, file, number, range: 0..0 });
+        }
         let start = (number as u64).checked_mul(self.part_bytes)?;
         let range = start..self.files.get(file)?.bytes.min(start.checked_add(self.part_bytes)?);
         Some(Part { index: before + number, file, number, range })
@@ -388,6 +464,9 @@ impl FleetPlan {
                 entry.op.clone(),
             );
             tensor.file = entry.file;
+            if let Some(from) = entry.from {
+                tensor.origin_mut().from = from.0;
+            }
             tensor.importance = entry.entry.as_ref().map(|entry| Box::new(Entry(entry.as_bytes().into())));
             tensor
         };

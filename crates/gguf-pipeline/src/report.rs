@@ -87,6 +87,13 @@ impl Report {
         &self.total_weighted
     }
 
+    /// The report of tensors with these errors.
+    pub(crate) fn of(errors: &ErrorsOfTensors) -> Report {
+        let mut report = Report::default();
+        errors.iter().for_each(|(index, error)| report.add(*index, error));
+        report
+    }
+
     fn add(&mut self, index: usize, error: &TensorError) {
         let measured = Measured::of(error);
         self.total.merge(error);
@@ -135,14 +142,21 @@ pub fn compare_rows(
     Ok(total)
 }
 
+/// The errors of the tensors of a plan, by index.
+pub(crate) type ErrorsOfTensors = BTreeMap<usize, TensorError>;
+
 /// Collects the errors of rows from the threads of a run.
 #[derive(Debug)]
-pub(crate) struct Errors(Mutex<Collected>);
+pub(crate) struct Errors {
+    collected: Mutex<Collected>,
+    /// Only rows whose first byte in the output is not before this one are counted, if the run makes a part of an output.
+    part: Option<u64>,
+}
 
 #[derive(Debug)]
 struct Collected {
     /// The errors of tensors of which only some rows were measured so far. An error takes kilobytes, its figures take a hundred bytes.
-    begun: BTreeMap<usize, TensorError>,
+    begun: ErrorsOfTensors,
     report: Report,
 }
 
@@ -151,18 +165,25 @@ impl Errors {
     pub fn of(tensors: &[TensorPlan]) -> Errors {
         let n_changed = tensors.iter().filter(|t| t.ty != t.from).count();
         let report = Report { tensors: Vec::with_capacity(n_changed), ..Report::default() };
-        Errors(Mutex::new(Collected { begun: BTreeMap::new(), report }))
+        Errors { collected: Mutex::new(Collected { begun: BTreeMap::new(), report }), part: None }
     }
 
-    /// Adds the error of some rows of the tensor with that index, if its type changes. Others may also be read in another type, such as
-    /// norms of a checkpoint.
-    pub fn add(&self, index: usize, tensor: &TensorPlan, error: &TensorError) {
-        if tensor.ty == tensor.from {
+    /// For a part of an output that begins at a byte of it: a row is counted in the part in which it begins.
+    pub fn of_part(start: u64) -> Errors {
+        Errors { part: Some(start), ..Errors::of(&[]) }
+    }
+
+    /// Adds the error of some rows of the tensor with that index, which begin at a byte of the output, if its type changes. Others may also be
+    /// read in another type, such as norms of a checkpoint.
+    pub fn add(&self, index: usize, tensor: &TensorPlan, offset: u64, error: &TensorError) {
+        if tensor.ty == tensor.from || self.part.is_some_and(|start| offset < start) {
             return;
         }
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
         let Collected { begun, report } = &mut *all;
-        let is_whole = |error: &TensorError| error.n().saturating_add(error.not_finite()) >= tensor.n_elements();
+        let is_part = self.part.is_some();
+        let is_whole =
+            |error: &TensorError| !is_part && error.n().saturating_add(error.not_finite()) >= tensor.n_elements();
         if is_whole(error) {
             return report.add(index, error);
         }
@@ -177,9 +198,14 @@ impl Errors {
 
     /// The collected errors.
     pub fn into_report(self) -> Report {
-        let Collected { begun, mut report } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Collected { begun, mut report } = self.collected.into_inner().unwrap_or_else(PoisonError::into_inner);
         begun.iter().for_each(|(index, error)| report.add(*index, error));
         report.tensors.compact_sort_by_key(|tensor| tensor.index);
         report
+    }
+
+    /// The errors of a part.
+    pub fn into_errors(self) -> ErrorsOfTensors {
+        self.collected.into_inner().unwrap_or_else(PoisonError::into_inner).begun
     }
 }

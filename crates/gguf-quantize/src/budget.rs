@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gguf_format::GgmlType;
 use gguf_format::keys::{FILE_TYPES, FileType};
 use gguf_format::sort::CompactSort as _;
-use gguf_pipeline::plan::TensorPlan;
+use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_pipeline::{Cancelled, Error as Failure, Event, Progress, workers};
 use gguf_quants::Rows;
 use gguf_quants::codec::{Codec, codec};
@@ -120,7 +120,7 @@ pub struct Budget<'p> {
 }
 
 /// The measured errors of types, by tensor: the squared relative error, or none if values overflow in the type. They depend only on
-/// the tensors and the matrix, so each of several machines can measure a [share](Share).
+/// the tensors and the matrix, so each of several machines can measure a [share](measure_samples).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured(BTreeMap<String, ErrorsOfTypes>);
 
@@ -146,28 +146,31 @@ impl Measured {
     }
 }
 
-/// Measures a share of the tensors, and chooses nothing: a [`plan`](crate::plan()) with it has the types of a mixture.
-#[derive(Debug)]
-pub struct Share<'p> {
-    budget: Budget<'p>,
-    number: usize,
-    n_shares: usize,
-    measured: Mutex<Measured>,
+/// Finds the tensors whose types a [`Budget`] chooses, and the types to try, and chooses nothing: a [`plan`](crate::plan()) with it has the types of
+/// a mixture, and is the plan of the [samples](measure_samples).
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The types to choose from, as in a [`Budget`].
+    pub candidates: Option<Vec<GgmlType>>,
+    found: Mutex<Vec<(String, Arc<[GgmlType]>)>>,
 }
 
-impl<'p> Share<'p> {
-    /// The share with a number, from 0, of several. The limit of the budget is not used.
-    pub fn new(budget: Budget<'p>, number: usize, n_shares: usize) -> Share<'p> {
-        Share { budget, number, n_shares: n_shares.max(1), measured: Mutex::default() }
+impl Survey {
+    /// With these types to choose from.
+    pub fn new(candidates: Option<Vec<GgmlType>>) -> Survey {
+        Survey { candidates, found: Mutex::default() }
     }
 
-    /// The measured errors.
-    pub fn into_measured(self) -> Measured {
-        self.measured.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// The tensors of the plan that was made with it, by index, and the types to try.
+    pub fn into_samples(self, plan: &Plan) -> Vec<(usize, Vec<GgmlType>)> {
+        let found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let types: BTreeMap<String, Arc<[GgmlType]>> = found.into_iter().collect();
+        let sample = |(index, tensor): (usize, &TensorPlan)| Some((index, types.get(&tensor.shown())?.to_vec()));
+        plan.tensors().iter().enumerate().filter_map(sample).collect()
     }
 }
 
-impl ChooseTypes for Share<'_> {
+impl ChooseTypes for Survey {
     fn file_type(&self) -> Option<FileType> {
         Some(OPEN)
     }
@@ -175,15 +178,25 @@ impl ChooseTypes for Share<'_> {
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
         let decisions = model.mixture(Target::FileType(OPEN))?;
         model.check_decisions(&decisions)?;
-        let mut open = open_tensors(model, &decisions, self.budget.candidates.as_deref())?;
-        let mut n = 0;
-        open.retain(|_| {
-            n += 1;
-            (n - 1) % self.n_shares == self.number
-        });
-        self.budget.measure(model, &mut open, &self.measured)?;
+        let open = open_tensors(model, &decisions, self.candidates.as_deref())?;
+        let named = |open: Open| Some((model.draft().tensors.get(open.index)?.shown(), open.types));
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = open.into_iter().filter_map(named).collect();
         Ok(Chosen { decisions, file_type: None, is_best: false })
     }
+}
+
+/// Measures the errors of types on samples of tensors of a draft, which are given by index.
+///
+/// # Errors
+/// [`Error`], which names the tensor.
+pub fn measure_samples(
+    draft: &Draft,
+    samples: impl IntoIterator<Item = (usize, Vec<GgmlType>)>,
+    threads: Option<NonZeroUsize>,
+    progress: &dyn Progress,
+) -> Result<Measured, Error> {
+    let open = |(index, types): (usize, Vec<GgmlType>)| Open { index, types: types.into(), errors: Box::default() };
+    measure(draft, &mut samples.into_iter().map(open).collect::<Vec<_>>(), None, threads, progress)
 }
 
 impl fmt::Debug for Budget<'_> {
@@ -224,7 +237,7 @@ impl ChooseTypes for Budget<'_> {
             tensor.errors = vec![0.0; tensor.types.len()].into();
         }
         choose(model, &decisions, &open, self.limit, None)?;
-        self.measure(model, &mut open, &Mutex::default())?;
+        measure(model.draft(), &mut open, self.measured, self.threads, self.progress)?;
         let chosen = choose(model, &decisions, &open, self.limit, self.sensitivities.as_ref())?;
         for (tensor, &choice) in open.iter().zip(&chosen) {
             let found = (tensor.types.get(choice), tensor.errors.get(choice), decisions.get_mut(tensor.index));
@@ -325,49 +338,53 @@ fn bytes_as(tensor: &TensorPlan, ty: GgmlType) -> u64 {
     ty.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(u64::MAX)
 }
 
-impl Budget<'_> {
-    /// Measures the squared relative errors of each tensor's types that are not known, and adds them to `found`.
-    fn measure(&self, model: &Undecided<'_>, open: &mut [Open], found: &Mutex<Measured>) -> Result<(), Error> {
-        let progress = self.progress;
-        let n_tensors = open.len();
-        let bytes = open.iter().filter_map(|tensor| Sample::of(model, tensor, SAMPLE)).map(|sample| sample.bytes());
-        progress.event(Event::Measuring { n_tensors, bytes: bytes.sum() });
-        let open = Mutex::new(open);
-        workers::for_each(
-            self.threads,
-            0..n_tensors,
-            progress,
-            || (),
-            |(), i| {
-                let tensor = |open: &mut [Open]| open.get(i).map(|tensor| (tensor.index, Arc::clone(&tensor.types)));
-                let Some((index, types)) = tensor(&mut open.lock().unwrap_or_else(PoisonError::into_inner)) else {
-                    return Ok(());
-                };
-                let tensor = Open { index, types, errors: Box::default() };
-                let Some(sample) = Sample::of(model, &tensor, SAMPLE) else { return Ok(()) };
-                let name = sample.tensor.shown();
-                if let Some(errors) = self.measured.and_then(|measured| measured.errors(&name, &tensor.types)) {
-                    if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
-                        tensor.keep(&errors);
-                    }
-                    return Ok(());
-                }
-                progress.event(Event::Tensor { index: i, name: &String::from_utf8_lossy(&sample.tensor.name) });
-                let errors = sample.measure(progress)?;
-                let pairs = tensor.types.iter().copied().zip(errors.iter().copied()).collect();
-                found.lock().unwrap_or_else(PoisonError::into_inner).add(name, pairs);
+/// Measures the squared relative errors of each tensor's types that are not known; returns those that were measured.
+fn measure(
+    draft: &Draft,
+    open: &mut [Open],
+    known: Option<&Measured>,
+    threads: Option<NonZeroUsize>,
+    progress: &dyn Progress,
+) -> Result<Measured, Error> {
+    let n_tensors = open.len();
+    let bytes = open.iter().filter_map(|tensor| Sample::of(draft, tensor, SAMPLE)).map(|sample| sample.bytes());
+    progress.event(Event::Measuring { n_tensors, bytes: bytes.sum() });
+    let (open, found) = (Mutex::new(open), Mutex::new(Measured::default()));
+    workers::for_each(
+        threads,
+        0..n_tensors,
+        progress,
+        || (),
+        |(), i| {
+            let tensor = |open: &mut [Open]| open.get(i).map(|tensor| (tensor.index, Arc::clone(&tensor.types)));
+            let Some((index, types)) = tensor(&mut open.lock().unwrap_or_else(PoisonError::into_inner)) else {
+                return Ok(());
+            };
+            let tensor = Open { index, types, errors: Box::default() };
+            let Some(sample) = Sample::of(draft, &tensor, SAMPLE) else { return Ok(()) };
+            let name = sample.tensor.shown();
+            if let Some(errors) = known.and_then(|known| known.errors(&name, &tensor.types)) {
                 if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
                     tensor.keep(&errors);
                 }
-                Ok::<_, Error>(())
-            },
-        )
-    }
+                return Ok(());
+            }
+            progress.event(Event::Tensor { index: i, name: &String::from_utf8_lossy(&sample.tensor.name) });
+            let errors = sample.measure(progress)?;
+            let pairs = tensor.types.iter().copied().zip(errors.iter().copied()).collect();
+            found.lock().unwrap_or_else(PoisonError::into_inner).add(name, pairs);
+            if let Some(tensor) = open.lock().unwrap_or_else(PoisonError::into_inner).get_mut(i) {
+                tensor.keep(&errors);
+            }
+            Ok::<_, Error>(())
+        },
+    )?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Sampled rows of a tensor.
 struct Sample<'a> {
-    model: &'a Undecided<'a>,
+    draft: &'a Draft,
     tensor: &'a TensorPlan,
     types: &'a [GgmlType],
     row_len: u64,
@@ -386,14 +403,14 @@ const MOST: f64 = 1e6;
 
 impl<'a> Sample<'a> {
     /// About this many values of a tensor, at least one row of each matrix.
-    fn of(model: &'a Undecided<'a>, open: &'a Open, values: u64) -> Option<Sample<'a>> {
-        let tensor = model.draft().tensors.get(open.index)?;
+    fn of(draft: &'a Draft, open: &'a Open, values: u64) -> Option<Sample<'a>> {
+        let tensor = draft.tensors.get(open.index)?;
         let row_len = tensor.shape.first().copied().unwrap_or(1).max(1);
         let height = tensor.shape.get(1).copied().unwrap_or(1);
         let n_matrices = tensor.shape.iter().skip(2).product::<u64>();
         let n_rows = rows_of_each(values, row_len, height, n_matrices);
         let columns = measured_columns(row_len);
-        Some(Sample { model, tensor, types: &open.types, row_len, columns, height, n_matrices, n_rows })
+        Some(Sample { draft, tensor, types: &open.types, row_len, columns, height, n_matrices, n_rows })
     }
 
     /// Number of columns to measure of each row.
@@ -403,8 +420,7 @@ impl<'a> Sample<'a> {
 
     /// The importance of the measured columns of a matrix.
     fn weights(&self, matrix: u64) -> Result<Option<Vec<f32>>, Error> {
-        let draft = self.model.draft();
-        let Some((entry, importance)) = self.tensor.entry().zip(draft.importance.as_ref()) else {
+        let Some((entry, importance)) = self.tensor.entry().zip(self.draft.importance.as_ref()) else {
             return Ok(None);
         };
         let first = matrix.saturating_mul(self.row_len);
@@ -435,7 +451,7 @@ impl<'a> Sample<'a> {
     fn measure(&self, progress: &dyn Progress) -> Result<Vec<Option<f64>>, Error> {
         let name = || self.tensor.shown();
         let no_codec = || Failure::NoCodec { tensor: name() };
-        let draft = self.model.draft();
+        let draft = self.draft;
         let input = self.tensor.op.copied().ok_or_else(no_codec)?;
         let from = codec(input.ty).ok_or_else(no_codec)?;
         let bytes = |n: u64| input.ty.tensor_bytes([n]).map_err(|_| no_codec());

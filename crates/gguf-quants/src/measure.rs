@@ -357,6 +357,21 @@ impl Total {
         let [weight, error, original, decoded, product] = self.sums.each_ref().map(Exact::nearest);
         Sums { weight, error, original, decoded, product, worst: self.worst }
     }
+
+    fn write(&self, words: &mut Vec<u64>) {
+        self.sums.iter().for_each(|sum| sum.write(words));
+        words.extend([self.worst.square.to_bits(), self.worst.row, self.worst.column]);
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Total> {
+        let mut total = Total::default();
+        for sum in &mut total.sums {
+            *sum = Exact::read(words)?;
+        }
+        let (square, row, column) = (f64::from_bits(words.next()?), words.next()?, words.next()?);
+        total.worst = Worst { square, row, column };
+        (square >= 0.0).then_some(total)
+    }
 }
 
 impl TensorError {
@@ -402,12 +417,46 @@ impl TensorError {
             (Some(total), Some(other)) => total.merge(other),
             _ => self.weighted = None,
         }
-        self.n += other.n;
-        self.not_finite += other.not_finite;
+        self.n = self.n.saturating_add(other.n);
+        self.not_finite = self.not_finite.saturating_add(other.not_finite);
     }
 
     fn is_empty(&self) -> bool {
         self.n + self.not_finite == 0
+    }
+
+    /// The error as numbers, from which [`from_words`](TensorError::from_words) makes it again, on any machine: nothing is rounded. Most have some
+    /// fifty numbers.
+    ///
+    /// ```
+    /// use gguf_quants::measure::{RowError, TensorError};
+    ///
+    /// let mut tensor = TensorError::new();
+    /// tensor.add(0, &RowError::new(&[1.0, 2.0], &[1.0, 2.5], None));
+    /// let other = TensorError::from_words(&tensor.to_words()).unwrap();
+    /// assert_eq!(other.figures(), tensor.figures());
+    /// assert!(TensorError::from_words(&[1, 2, 3]).is_none());
+    /// ```
+    pub fn to_words(&self) -> Vec<u64> {
+        let mut words = vec![self.n, self.not_finite, u64::from(self.weighted.is_some())];
+        self.plain.write(&mut words);
+        if let Some(weighted) = &self.weighted {
+            weighted.write(&mut words);
+        }
+        words
+    }
+
+    /// The error with these numbers, or `None` if they are not those of an error.
+    pub fn from_words(words: &[u64]) -> Option<TensorError> {
+        let mut words = words.iter().copied();
+        let (n, not_finite, is_weighted) = (words.next()?, words.next()?, words.next()?);
+        n.checked_add(not_finite)?;
+        let plain = Total::read(&mut words)?;
+        let weighted = match is_weighted {
+            0 => None,
+            _ => Some(Total::read(&mut words)?),
+        };
+        words.next().is_none().then_some(TensorError { n, not_finite, plain, weighted })
     }
 
     /// The number of compared pairs.
@@ -469,6 +518,27 @@ impl Exact {
             let (sum, over_carry) = sum.overflowing_add(u64::from(carry));
             (*word, carry) = (sum, over | over_carry);
         }
+    }
+
+    /// Writes the number of the first word that is not zero, the number of words, and the words up to the last one that the sign does not give.
+    fn write(&self, words: &mut Vec<u64>) {
+        let sign = if self.0[WORDS - 1] >> 63 == 1 { u64::MAX } else { 0 };
+        let end = self.0.iter().rposition(|w| *w != sign).map_or(0, |last| last + 1);
+        let start = self.0[..end].iter().position(|w| *w != 0).unwrap_or(end);
+        words.extend([start as u64, (end - start) as u64, sign & 1]);
+        words.extend(&self.0[start..end]);
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Exact> {
+        let (start, n, sign) = (words.next()?, words.next()?, words.next()?);
+        let end = usize::try_from(start.checked_add(n)?).ok().filter(|end| *end <= WORDS && sign <= 1)?;
+        let mut sum = Exact::default();
+        let (low, high) = sum.0.split_at_mut(end);
+        for word in &mut low[start as usize..] {
+            *word = words.next()?;
+        }
+        high.fill(if sign == 1 { u64::MAX } else { 0 });
+        Some(sum)
     }
 
     fn negative(&self) -> Exact {
@@ -613,6 +683,17 @@ mod tests {
             }
             total.merge(&TensorError::new());
             assert_eq!(result(&total), result(&expected));
+            // Also by way of numbers.
+            let mut total = TensorError::new();
+            for part in 0..parts {
+                let words = sum(&mut (0..60).filter(|i| i % parts == part)).to_words();
+                total.merge(&TensorError::from_words(&words).unwrap());
+                for n in 0..words.len() {
+                    assert!(TensorError::from_words(&words[..n]).is_none());
+                }
+                assert!(TensorError::from_words(&[&words[..], &[0]].concat()).is_none());
+            }
+            assert_eq!(result(&total), result(&expected));
         }
         // The total equals the sum.
         let square: f64 = rows.iter().map(|r| r.figures().rmse.powi(2) * 100.0).sum();
@@ -638,6 +719,9 @@ mod tests {
         let sum = |terms: &[f64]| {
             let mut sum = Exact::default();
             terms.iter().for_each(|t| sum.add(*t));
+            let mut words = Vec::new();
+            sum.write(&mut words);
+            assert_eq!(Exact::read(&mut words.iter().copied()), Some(sum));
             sum.nearest()
         };
         let tiny = f64::from_bits(1);

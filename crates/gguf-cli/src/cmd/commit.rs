@@ -4,10 +4,13 @@ use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use gguf_pipeline::RunSummary;
 use gguf_pipeline::fleet::{FleetPlan, Place};
 use serde::Serialize;
 
 use super::fleet;
+use super::planned::Shown;
+use super::quantize::budget;
 use super::writing::{Hashing, print_written};
 use crate::failure::{Outcome, Verdict};
 use crate::json;
@@ -17,7 +20,8 @@ use crate::watch::Watch;
 /// Complete the output of a plan whose parts are done.
 ///
 /// The output appears under its final name once all parts are done and, of a file, have been read back and compared with the
-/// hashes that the workers have noted. It may run twice, at once or after a death. The paths of the outputs go to standard output.
+/// hashes that the workers have noted. It may run twice, at once or after a death. The paths of the outputs go to standard output, after
+/// the report if the plan was made with --report.
 ///
 /// The exit code is 0 if the output is complete, 75 if parts are missing or must be made again, or if trying again may help
 /// otherwise, and 2 if it will not.
@@ -43,7 +47,7 @@ pub struct Args {
     #[arg(short = 'j', long, value_name = "N", value_parser = crate::cmd::at_least_one::<NonZeroUsize>)]
     threads: Option<NonZeroUsize>,
 
-    /// Print one JSON object: the status, or the written files
+    /// Print one JSON object: the status, the report, or the written files
     #[arg(long)]
     json: bool,
 
@@ -81,10 +85,18 @@ impl Args {
             print_written(ui, &[], Hashing::default())?;
             return Ok(Verdict::Good);
         }
+        let paths: Vec<PathBuf> = plan.outputs().map(Path::to_owned).collect();
+        if plan.samples(0).is_some() {
+            let results = plan.results(&places)?;
+            plan.commit_results(&places, results.map(|results| budget::document(&plan, results)).transpose()?)?;
+            print_written(ui, &paths, Hashing::default())?;
+            return Ok(Verdict::Good);
+        }
         let watch = Watch::new(self.quiet);
-        let overflows = plan.commit(&places, self.threads, &watch);
+        let done = plan.commit(&places, self.threads, &watch);
         watch.clear();
-        for overflow in overflows? {
+        let RunSummary { overflows, report, .. } = done?;
+        for overflow in overflows {
             ui.warning(&overflow.to_string());
         }
         if !self.quiet {
@@ -95,8 +107,8 @@ impl Args {
                 duration(watch.elapsed())
             ));
         }
-        let paths: Vec<PathBuf> = plan.outputs().map(Path::to_owned).collect();
-        print_written(ui, &paths, Hashing::default())?;
+        let shown = Shown::of(report.is_some(), self.json);
+        shown.print(ui, &plan.to_run(), &report.unwrap_or_default(), &paths, Hashing::default())?;
         Ok(Verdict::Good)
     }
 

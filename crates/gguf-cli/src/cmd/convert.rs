@@ -9,7 +9,7 @@ use gguf_hf::{Conversion, Mtp, Options, OutType, OutputKind, Skipped};
 use gguf_io::{DiskSpace, Output};
 use gguf_pipeline::{Plan, RunOptions};
 
-use super::fleet::Dividing;
+use super::fleet::{Asked, Dividing};
 use super::output::{self, Shards};
 use super::planned::{Answer, JsonPlan, Planned, Shown, print_left_out};
 use super::preflight::{self, Checked, Range, RangeCheck};
@@ -481,7 +481,8 @@ impl Args {
     ) -> Outcome {
         if self.dividing.plan_only.is_some() {
             let matrix = self.quantization.matrix_file()?;
-            return self.dividing.write(ui, planned.plan, out, matrix, &self.run_options(), self.quiet);
+            let asked = Asked { matrix, samples: None, run: &self.run_options() };
+            return self.dividing.write(ui, planned.plan, out, asked, self.quiet);
         }
         match out {
             Some(out) if !self.dry_run => planned.write(ui, out, &self.run_options(), self.answer(), &[]),

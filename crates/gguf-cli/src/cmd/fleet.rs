@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_io::{Output, ReadAt};
-use gguf_pipeline::fleet::{FleetError, FleetOptions, FleetPlan, MatrixFile, Place};
+use gguf_pipeline::fleet::{FleetError, FleetOptions, FleetPlan, MatrixFile, Place, Samples};
 use gguf_pipeline::plan::Plan;
 use gguf_pipeline::{Importance, RunOptions};
 use gguf_quantize::imatrix::ImatrixFile;
@@ -44,8 +44,18 @@ fn part_size(text: &str) -> Result<NonZeroU64, String> {
     }
 }
 
+/// What is asked of a plan.
+pub struct Asked<'a> {
+    /// The importance matrix.
+    pub matrix: Option<MatrixFile>,
+    /// The samples to measure in place of making the output.
+    pub samples: Option<Samples>,
+    /// Whether there is a report, whether files may be replaced, and which must not be.
+    pub run: &'a RunOptions,
+}
+
 impl Dividing {
-    /// Begins the outputs of a plan, and writes the plan. `options` say whether files may be replaced, and which must not be.
+    /// Begins the outputs of a plan, and writes the plan.
     ///
     /// # Errors
     /// If the plan cannot be divided, or an output exists or was begun.
@@ -54,20 +64,24 @@ impl Dividing {
         ui: &mut Ui,
         plan: &Plan,
         out: Option<&Path>,
-        matrix: Option<MatrixFile>,
-        run: &RunOptions,
+        Asked { matrix, samples, run }: Asked<'_>,
         quiet: bool,
     ) -> Outcome {
         let (Some(file), Some(out)) = (&self.plan_only, out) else {
             return Err(Failure::CouldNotRun("--plan-only: expected an output".to_owned()));
         };
         super::not_stdout("--plan-only", file)?;
-        let outputs: Vec<PathBuf> = plan.output_paths(out).iter().map(|path| absolute(path)).collect();
+        let outputs = match &samples {
+            Some(_) => vec![out.to_owned()],
+            None => plan.output_paths(out),
+        };
+        let outputs: Vec<PathBuf> = outputs.iter().map(|path| absolute(path)).collect();
         let local = outputs.iter().filter(|path| !open::is_url(path)).cloned();
         gguf_pipeline::check_paths(plan.draft(), local.chain([absolute(file)]).collect(), run)?;
         let mut options = FleetOptions::default();
         options.part_bytes = self.part_size.map(NonZeroU64::get);
-        (options.replace, options.matrix) = (run.force, matrix);
+        (options.replace, options.matrix, options.report) = (run.force, matrix, run.measure);
+        options.samples = samples;
         let new = FleetPlan::divide(plan, &outputs, options)?;
         let places = places(new.plan())?;
         let begun = new.begin(&places)?;
@@ -78,13 +92,14 @@ impl Dividing {
             return Err(e);
         }
         if !quiet {
-            let (n, bytes) = (begun.n_parts(), size(begun.file_bytes()));
+            let parts = number(begun.n_parts() as u64, "part", "parts");
+            let of = match begun.samples(0) {
+                Some(_) => "of samples".to_owned(),
+                None => format!("of {} for {}", size(begun.part_bytes()), size(begun.file_bytes())),
+            };
+            let file = file.display();
             ui.note(&format!(
-                "{} of {} for {bytes}; make them with `gguf part {} --index I`, then run `gguf commit {}`",
-                number(n as u64, "part", "parts"),
-                size(begun.part_bytes()),
-                file.display(),
-                file.display()
+                "{parts} {of}; make them with `gguf part {file} --index I`, then run `gguf commit {file}`"
             ));
         }
         print_written(ui, std::slice::from_ref(file), Hashing::default())?;

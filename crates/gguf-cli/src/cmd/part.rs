@@ -5,11 +5,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gguf_pipeline::fleet::Made;
+use gguf_format::GgmlType;
+use gguf_pipeline::fleet::{Made, Place, Worker};
+use gguf_quantize::budget::measure_samples;
 use serde::Serialize;
 
 use super::fleet;
-use crate::failure::{Outcome, Verdict};
+use super::quantize::budget;
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::open;
 use crate::ui::{Ui, duration, size};
@@ -17,7 +20,7 @@ use crate::watch::Watch;
 
 /// Make parts of a plan that `gguf quantize` or `gguf convert` has written with --plan-only.
 ///
-/// A part is a range of bytes of an output. Any machine that reads the source and writes the output can make it. A part that is
+/// A part is a range of bytes of an output, or a share of the samples that --measure has planned. Any machine that reads the source and writes the output can make it. A part that is
 /// done is not made again, and making a part twice, at once or after a death, gives the same bytes. `gguf commit` completes the
 /// output when all parts are done.
 ///
@@ -87,13 +90,19 @@ impl Args {
         for index in self.index.clone() {
             let watch = Watch::new(self.quiet);
             let options = open::reading().threads(self.threads);
-            let made = worker.make(index, &places, &options, &watch);
+            let made = match plan.samples(index) {
+                None => worker.make(index, &places, &options, &watch).map_err(Failure::from),
+                Some(samples) => self.measure(&worker, index, samples, &places, &watch),
+            };
             watch.clear();
             let made = made? == Made::Now;
             let bytes = plan.part(index).map_or(0, |part| part.range.end - part.range.start);
             if !self.quiet {
                 let how = match made {
-                    true => format!("{} in {}{}", size(bytes), duration(watch.elapsed()), watch.rate(bytes)),
+                    true if bytes > 0 => {
+                        format!("{} in {}{}", size(bytes), duration(watch.elapsed()), watch.rate(bytes))
+                    }
+                    true => format!("measured in {}", duration(watch.elapsed())),
                     false => "done before".to_owned(),
                 };
                 ui.note(&format!("part {index} of {}: {how}", plan.n_parts()));
@@ -104,5 +113,21 @@ impl Args {
             json::print(ui, 3, &Answer { parts })?;
         }
         Ok(Verdict::Good)
+    }
+
+    /// Measures samples.
+    fn measure(
+        &self,
+        worker: &Worker<'_>,
+        index: usize,
+        samples: Vec<(usize, Vec<GgmlType>)>,
+        places: &[Box<dyn Place>],
+        watch: &Watch,
+    ) -> Result<Made, Failure> {
+        if worker.is_done(index, places)? {
+            return Ok(Made::Before);
+        }
+        let measured = measure_samples(worker.draft(), samples, self.threads, watch)?;
+        Ok(worker.put_results(index, places, budget::results(&measured)?)?)
     }
 }

@@ -8,26 +8,27 @@ use std::path::{Path, PathBuf};
 use clap::builder::OsStringValueParser;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
 use gguf_pipeline::RunOptions;
+use gguf_pipeline::fleet::Samples;
 use gguf_pipeline::plan::{Draft, Plan};
-use gguf_quantize::budget::{Budget, Share};
+use gguf_quantize::budget::{Budget, Survey};
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
-use crate::cmd::fleet::Dividing;
+use crate::cmd::fleet::{Asked, Dividing};
 use crate::cmd::html;
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_reserve;
 use crate::cmd::templates::ChatTemplates;
-use crate::cmd::writing::{HashOption, Hashing, OutOption, print_written};
-use crate::failure::{Failure, Outcome, Verdict};
+use crate::cmd::writing::{HashOption, OutOption};
+use crate::failure::{Failure, Outcome};
 use crate::findings;
 use crate::open;
 use crate::ui::Ui;
 use crate::watch::Watch;
 
-mod budget;
+pub mod budget;
 mod goal;
 mod list;
 mod options;
@@ -224,18 +225,13 @@ impl Args {
         let within = Within(budget.limit);
         let watch = Watch::new(how.quiet);
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
-        if let Some((number, n_shares)) = self.budget.measure {
-            let out = out.ok_or_else(|| Failure::CouldNotRun("--measure: expected an output".to_owned()))?;
-            let (draft, matrix) = (how.draft(ui, &self.input)?, how.options.matrix_file()?);
+        if let Some(n_parts) = self.budget.measure {
+            let survey = Survey::new(self.budget.candidates());
+            let planned = how.plan(ui, &self.input, &within, &survey, None)?.plan;
+            let samples = Samples::new(n_parts, survey.into_samples(&planned));
             let options = how.run_options(Shown::Path, None).protect(self.budget.files());
-            gguf_pipeline::check_paths(&draft, vec![out.to_owned()], &options)?;
-            let share = Share::new(budget, number, n_shares);
-            let planned = how.plan(ui, &self.input, &within, &share, None);
-            watch.clear();
-            planned?;
-            budget::write_measured(out, how.force, &draft, matrix, &share.into_measured())?;
-            print_written(ui, &[out.to_owned()], Hashing::default())?;
-            return Ok(Verdict::Good);
+            let asked = Asked { matrix: how.options.matrix_file()?, samples: Some(samples), run: &options };
+            return how.dividing.write(ui, &planned, out, asked, how.quiet);
         }
         let measured = match self.budget.measured.as_slice() {
             [] => None,
@@ -394,8 +390,8 @@ impl How {
         let options = self.run_options(answer.shown, out).protect(protect);
         let out = out.map(|out| output::path_of(out, &plan)).transpose()?;
         if self.dividing.plan_only.is_some() {
-            let matrix = self.options.matrix_file()?;
-            return self.dividing.write(ui, &plan, out.as_deref(), matrix, &options, self.quiet);
+            let asked = Asked { matrix: self.options.matrix_file()?, samples: None, run: &options };
+            return self.dividing.write(ui, &plan, out.as_deref(), asked, self.quiet);
         }
         let html = self.html.as_deref().map(|page| (page, self.force));
         if let (Some(page), Some(out)) = (&self.html, &out) {

@@ -103,16 +103,20 @@ fn plans_and_measurements_replace_no_input() {
     let here = |name: &str| dir.path().join(name);
     fs::create_dir(here("more")).unwrap();
     let [out, measured, template] = ["out.gguf", "measured.json", "template.jinja"].map(here);
+    let samples = here("samples.json");
     fs::write(&template, "{{ messages }}").unwrap();
     let size = "--target-bpw 5 --candidates q4_K,q5_K";
     let quantize = |line: String| run(&format!("quantize {} {line} -q", model.display()));
-    quantize(format!("{} {size} --measure 0/2", measured.display())).exits(0);
+    quantize(format!("{} {size} --measure 1 --plan-only {}", measured.display(), samples.display())).exits(0);
+    run(&format!("part {} --index 0 -q", samples.display())).exits(0);
+    run(&format!("commit {} -q", samples.display())).exits(0);
     // Not the path by which the file is found.
     let other = |path: &Path| format!("{}/more/../{}", dir.path().display(), path.file_name().unwrap().display());
     let before: Vec<_> = [&model, &measured, &template].map(|path| fs::read(path).unwrap()).into();
     let cases = [
         format!("{} Q8_0 --force --plan-only {}", out.display(), other(&model)),
-        format!("{} {size} --force --measure 1/2", other(&model)),
+        format!("{} {size} --force --measure 1 --plan-only {}", other(&model), samples.display()),
+        format!("{} {size} --force --measure 1 --plan-only {}", out.display(), other(&model)),
         format!("{} {size} --force --measured {}", other(&measured), measured.display()),
         format!("{} {size} --force --measured {}", measured.display(), other(&measured)),
         format!("{} Q8_0 --force --chat-template-file {}", template.display(), other(&template)),
@@ -130,7 +134,110 @@ fn plans_and_measurements_replace_no_input() {
     quantize(same).exits(2).says(&["out.gguf: two outputs"]);
     let after: Vec<_> = [&model, &measured, &template].map(|path| fs::read(path).unwrap()).into();
     assert!(before == after);
-    assert_eq!(names(dir.path()), ["measured.json", "model", "model.gguf", "more", "template.jinja"]);
+    assert_eq!(names(dir.path()), ["measured.json", "model", "model.gguf", "more", "samples.json", "template.jinja"]);
+}
+
+/// Types by measured error in two phases: parts measure samples, and the second plan chooses among their results.
+#[test]
+fn samples_are_measured_in_parts() {
+    let dir = folder();
+    let model = model(dir.path());
+    let here = |name: &str| dir.path().join(name).display().to_string();
+    let [one, many, measured, samples, plan] =
+        ["one.gguf", "many.gguf", "measured.json", "samples.json", "plan.json"].map(here);
+    let size = "--target-bpw 6 --candidates q4_K,q5_K,q8_0 -q";
+    let quantize = |line: String| run(&format!("quantize {} {line}", model.display()));
+    quantize(format!("{one} {size}")).exits(0);
+    quantize(format!("{measured} {size} --measure 3")).exits(2).says(&["--plan-only"]);
+    quantize(format!("{measured} {size} --measure 0 --plan-only {samples}")).exits(2).says(&["from 1 to 10000"]);
+    quantize(format!("{measured} {size} --measure 3 --plan-only {samples}")).exits(0);
+    assert_eq!(n_parts(Path::new(&samples)), 3);
+    run(&format!("commit {samples}")).exits(75).says(&["3 parts are not done: 0 to 2"]);
+    for index in [2, 0, 2, 1] {
+        run(&format!("part {samples} --index {index} -q")).exits(0).silently();
+    }
+    run(&format!("part {samples} --index 1")).exits(0).says(&["part 1 of 3: done before"]);
+    for _ in 0..2 {
+        let done = run(&format!("commit {samples} -q")).exits(0);
+        assert!(done.out.trim().ends_with("measured.json"), "{}", done.out);
+        run(&format!("part {samples} --index 0")).exits(0).says(&["done before"]);
+    }
+    // The choice reads no weights: they are gone.
+    let bytes = fs::read(&model).unwrap();
+    let time = fs::metadata(&model).unwrap().modified().unwrap();
+    let set = |bytes: &[u8]| {
+        fs::write(&model, bytes).unwrap();
+        fs::File::options().write(true).open(&model).unwrap().set_modified(time).unwrap();
+    };
+    let mut zeros = bytes.clone();
+    let n_weights = bytes.len() * 9 / 10;
+    zeros[bytes.len() - n_weights..].fill(0);
+    set(&zeros);
+    quantize(format!("{many} {size} --measured {measured} --plan-only {plan}")).exits(0);
+    set(&bytes);
+    run(&format!("part {plan} --index 0..{} -q", n_parts(Path::new(&plan)))).exits(0);
+    run(&format!("commit {plan} -q")).exits(0);
+    assert!(fs::read(&one).unwrap() == fs::read(&many).unwrap());
+    // Errors of another source.
+    set(&bytes[..bytes.len() - 1]);
+    fs::write(&model, [&bytes[..], &[0]].concat()).unwrap();
+    let other = quantize(format!("{many} {size} --force --measured {measured} --plan-only {plan}")).exits(1);
+    other.says(&["the errors were measured with another source"]);
+}
+
+/// The report of a commit is that of a run on one machine.
+#[test]
+fn reports_are_folded() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (one, many, plan) = (dir.path().join("one.gguf"), dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    let line = |out: &Path, more: &str| {
+        run(&format!("quantize {} {} Q5_K_M -qf --report {more}", model.display(), out.display())).exits(0)
+    };
+    let expected = line(&one, "").out;
+    let begin = || line(&many, &format!("--plan-only {} --part-size 5MiB", plan.display()));
+    begin();
+    make_all(&plan, 3);
+    let found = run(&format!("commit {} -q", plan.display())).exits(0).out;
+    let [expected, found] = [&expected, &found].map(|out| out.trim().rsplit_once('\n').unwrap().0.to_owned());
+    assert!(expected.lines().count() > 100 && found == expected, "{found}");
+    begin();
+    make_all(&plan, 2);
+    let found = run(&format!("commit {} -q --json", plan.display())).exits(0).json();
+    let expected = line(&one, "--json").json();
+    assert!(found["tensors"].as_array().unwrap().len() > 100);
+    assert_eq!((&found["tensors"], &found["total"]), (&expected["tensors"], &expected["total"]));
+}
+
+/// A manifest that is missing, of another plan or no JSON stops the commit, which says which one it is.
+#[test]
+fn wrong_manifests_stop_a_commit() {
+    let dir = folder();
+    let model = model(dir.path());
+    let (many, plan) = (dir.path().join("many.gguf"), dir.path().join("plan.json"));
+    run(&format!("quantize {} {} Q8_0 -q --plan-only {} --part-size 5MiB", model.display(), many.display(), plan.display()))
+        .exits(0);
+    make_all(&plan, 2);
+    let manifest = dir.path().join("many.gguf.parts/part-00002.json");
+    let whole = fs::read_to_string(&manifest).unwrap();
+    let commit = || run(&format!("commit {}", plan.display()));
+    for (text, said) in [
+        (whole.replacen("\"part\":2", "\"part\":3", 1), "the manifest of part 2 is invalid: part is 3; expected 2"),
+        (whole.replacen("\"plan\":\"", "\"plan\":\"0", 1), "the manifest of part 2 is invalid: plan is 0"),
+        ("{}".to_owned(), "the manifest of part 2 is invalid: missing field"),
+    ] {
+        assert_ne!(text, whole);
+        fs::write(&manifest, text).unwrap();
+        commit().exits(2).says(&[said]);
+    }
+    fs::remove_file(&manifest).unwrap();
+    commit().exits(75).says(&["1 part is not done: 2"]);
+    // Other bytes than those of the manifest.
+    fs::write(&manifest, whole.replacen("\"xxh3\":\"", "\"xxh3\":\"0", 1)).unwrap();
+    commit().exits(75).says(&["the data of these parts is not what was written: 2", "make them with `gguf part`"]);
+    assert!(!many.exists());
+    run(&format!("part {} --index 2 -q", plan.display())).exits(0);
+    commit().exits(0);
 }
 
 /// A worker that was killed at any moment has done a part or not, and the next one makes it again.

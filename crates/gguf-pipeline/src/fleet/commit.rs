@@ -1,15 +1,20 @@
 //! Completes the outputs of a plan.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use gguf_quants::measure::TensorError;
+use serde_json::Value;
 
 use super::error::FleetError;
 use super::place::{Manifest, Place};
 use super::{FleetPlan, Part};
 use crate::execute::Overflow;
+use crate::options::RunSummary;
 use crate::progress::{Cancelled, Event, Progress};
+use crate::report::{ErrorsOfTensors, Report};
 use crate::workers;
 
 /// How far the parts of a plan are.
@@ -36,8 +41,8 @@ impl FleetPlan {
     /// The parts of an output.
     fn parts_in(&self, file: usize) -> impl Iterator<Item = Part> {
         let before = self.files.iter().take(file).map(|file| self.parts_of(file)).sum();
-        let own = self.files.get(file);
-        (0..own.map_or(0, |own| self.parts_of(own))).filter_map(move |number| self.part_in(file, number, before))
+        let n_parts = self.files.get(file).map_or(0, |own| self.parts_of(own));
+        (0..n_parts).filter_map(move |number| self.part_in(file, number, before))
     }
 
     /// How far the parts are. Manifests are counted, not read.
@@ -47,7 +52,7 @@ impl FleetPlan {
     pub fn status(&self, places: &[Box<dyn Place>]) -> Result<Status, FleetError> {
         let mut status = Status { n_parts: self.n_parts(), missing: Vec::new(), bytes: 0, is_complete: true };
         for (number, (file, place)) in self.files.iter().zip(places).enumerate() {
-            let is_complete = file.is_complete(&**place)?;
+            let is_complete = self.is_complete(file, &**place)?;
             status.is_complete &= is_complete;
             let notes: HashSet<String> =
                 if is_complete { HashSet::new() } else { place.notes()?.into_iter().collect() };
@@ -61,8 +66,8 @@ impl FleetPlan {
         Ok(status)
     }
 
-    /// Completes all outputs, if all parts are done; returns the tensors with values that became infinite. Bytes that can be read back are
-    /// compared with their manifests.
+    /// Completes all outputs, if all parts are done. Bytes that can be read back are compared with their manifests. The report and the tensors with
+    /// values that became infinite are those of the outputs that this call completes.
     ///
     /// # Errors
     /// [`FleetError::Missing`] for parts that are not done, and [`FleetError::StaleParts`] for parts that are to be made again; [`FleetError`].
@@ -71,25 +76,8 @@ impl FleetPlan {
         places: &[Box<dyn Place>],
         threads: Option<NonZeroUsize>,
         progress: &dyn Progress,
-    ) -> Result<Vec<Overflow>, FleetError> {
-        let (mut done, mut missing, mut stale) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (file, place)) in self.files.iter().zip(places).enumerate() {
-            if file.is_complete(&**place)? {
-                done.push(None);
-                continue;
-            }
-            let mut manifests = Vec::new();
-            for part in self.parts_in(number) {
-                match Manifest::read(self, &part, &**place)? {
-                    Some(manifest) => manifests.push((part, manifest)),
-                    None => missing.push(part.index),
-                }
-            }
-            done.push(Some(manifests));
-        }
-        if !missing.is_empty() {
-            return Err(FleetError::Missing { parts: missing });
-        }
+    ) -> Result<RunSummary, FleetError> {
+        let (done, mut stale) = (self.manifests(places)?, Vec::new());
         progress.event(Event::Started { n_tensors: self.tensors.len(), bytes: self.file_bytes() });
         for (manifests, place) in done.iter().zip(places) {
             stale.extend(verify(manifests.as_deref().unwrap_or_default(), &**place, threads, progress)?);
@@ -97,7 +85,7 @@ impl FleetPlan {
         if !stale.is_empty() {
             return Err(self.make_again(stale, places));
         }
-        let mut overflows = std::collections::BTreeMap::new();
+        let (mut overflows, mut errors) = (BTreeMap::new(), ErrorsOfTensors::new());
         for ((file, manifests), place) in self.files.iter().zip(done).zip(places) {
             let Some(manifests) = manifests else { continue };
             let ids = manifests.iter().map(|(_, manifest)| manifest.id.clone()).collect();
@@ -110,19 +98,83 @@ impl FleetPlan {
                 }
                 completed => completed?,
             }
-            for (tensor, values) in manifests.iter().flat_map(|(_, manifest)| &manifest.overflows) {
-                *overflows.entry(*tensor).or_insert(0) += values;
+            for (part, manifest) in &manifests {
+                for (tensor, values) in &manifest.overflows {
+                    let all: &mut u64 = overflows.entry(*tensor).or_default();
+                    *all = all.saturating_add(*values);
+                }
+                for (tensor, words) in &manifest.errors {
+                    let what =
+                        || FleetError::Manifest { part: part.index, what: "its errors are no errors".to_owned() };
+                    errors.entry(*tensor).or_default().merge(&TensorError::from_words(words).ok_or_else(what)?);
+                }
             }
         }
         for (file, place) in self.files.iter().zip(places) {
-            if !file.is_complete(&**place)? {
+            if !self.is_complete(file, &**place)? {
                 return Err(FleetError::NotBegun { output: PathBuf::from(&file.path), part: None });
             }
             place.remove_notes()?;
         }
         let named =
             |(tensor, values): (usize, u64)| Some(Overflow { tensor: self.tensors.get(tensor)?.name.clone(), values });
-        Ok(overflows.into_iter().filter_map(named).collect())
+        Ok(RunSummary {
+            paths: self.outputs().map(Path::to_owned).collect(),
+            overflows: overflows.into_iter().filter_map(named).collect(),
+            report: self.report.then(|| Report::of(&errors)),
+        })
+    }
+
+    /// For each output its manifests, or `None` if it is complete.
+    fn manifests(&self, places: &[Box<dyn Place>]) -> Result<Vec<Option<Vec<(Part, Manifest)>>>, FleetError> {
+        let (mut done, mut missing) = (Vec::new(), Vec::new());
+        for (number, (file, place)) in self.files.iter().zip(places).enumerate() {
+            if self.is_complete(file, &**place)? {
+                done.push(None);
+                continue;
+            }
+            let mut manifests = Vec::new();
+            for part in self.parts_in(number) {
+                match Manifest::read(self, &part, &**place)? {
+                    Some(manifest) => manifests.push((part, manifest)),
+                    None => missing.push(part.index),
+                }
+            }
+            done.push(Some(manifests));
+        }
+        match missing.is_empty() {
+            true => Ok(done),
+            false => Err(FleetError::Missing { parts: missing }),
+        }
+    }
+
+    /// The results of all parts of a plan of [samples](super::Samples), in order; `None` if the output is complete.
+    ///
+    /// # Errors
+    /// [`FleetError::Missing`] for parts that are not done; [`FleetError`].
+    pub fn results(&self, places: &[Box<dyn Place>]) -> Result<Option<Vec<Value>>, FleetError> {
+        let Some(Some(manifests)) = self.manifests(places)?.into_iter().next() else { return Ok(None) };
+        let result = |(part, manifest): (Part, Manifest)| {
+            let what = || FleetError::Manifest { part: part.index, what: "it has no results".to_owned() };
+            manifest.results.ok_or_else(what)
+        };
+        manifests.into_iter().map(result).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Completes the output of a plan of samples, whose JSON must have the [hash](FleetPlan::hash) of the plan as the member `plan`; or tidies, if it
+    /// is complete.
+    ///
+    /// # Errors
+    /// Errors of the place.
+    pub fn commit_results(&self, places: &[Box<dyn Place>], json: Option<Vec<u8>>) -> Result<(), FleetError> {
+        let Some((file, place)) = self.files.first().zip(places.first()) else { return Ok(()) };
+        if let Some(json) = json {
+            let bytes = json.len() as u64;
+            let part = Part { index: 0, file: 0, number: 0, range: 0..bytes };
+            let id = place.put(&file.upload, &part, json)?;
+            place.complete(&file.upload, vec![id], bytes, file.replace)?;
+        }
+        place.remove_notes()
     }
 
     /// Marks parts as not done.
@@ -143,7 +195,7 @@ impl FleetPlan {
     /// [`FleetError::Complete`] if the outputs are complete; errors of the places.
     pub fn abort(&self, places: &[Box<dyn Place>]) -> Result<(), FleetError> {
         for (file, place) in self.files.iter().zip(places) {
-            match file.is_complete(&**place)? {
+            match self.is_complete(file, &**place)? {
                 true => return Err(FleetError::Complete { output: PathBuf::from(&file.path) }),
                 false => place.abort(&file.upload)?,
             }
@@ -168,7 +220,7 @@ fn verify(
         |(), (part, manifest)| {
             let found = place.read_back(part)?;
             progress.event(Event::Advanced { bytes: manifest.bytes });
-            if found.is_some_and(|found| found != manifest.sha256) {
+            if found.is_some_and(|found| found != manifest.xxh3) {
                 stale.lock().unwrap_or_else(PoisonError::into_inner).push(part.index);
             }
             Ok::<(), FleetError>(())

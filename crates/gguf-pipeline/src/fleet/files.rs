@@ -6,11 +6,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use gguf_io::{Output, ReadAt as _, create_locked};
-use sha2::{Digest as _, Sha256};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::Part;
 use super::error::FleetError;
-use super::place::{Place, hexadecimal, sha256};
+use super::place::{PartWriter, Place, sha256};
 use crate::error::Error;
 
 /// The name of the note with the identifier of an output.
@@ -35,6 +35,34 @@ impl FilesPlace {
     fn partial(&self, part: &Part) -> Result<Output, FleetError> {
         let found = Output::present(&self.out, true)?;
         found.ok_or_else(|| FleetError::NotBegun { output: self.out.clone(), part: Some(part.index) })
+    }
+
+    /// Checks that the output is still the one that a plan has begun.
+    fn check_upload(&self, upload: &str, part: &Part) -> Result<(), FleetError> {
+        match self.note(UPLOAD)?.as_deref() == Some(upload.as_bytes()) {
+            true => Ok(()),
+            false => Err(FleetError::NotBegun { output: self.out.clone(), part: Some(part.index) }),
+        }
+    }
+}
+
+/// A part that is written in place.
+struct InPlace<'a> {
+    place: &'a FilesPlace,
+    upload: &'a str,
+    part: &'a Part,
+    output: Output,
+}
+
+impl PartWriter for InPlace<'_> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), FleetError> {
+        Ok(self.output.write_at(offset, bytes)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<String, FleetError> {
+        self.output.sync()?;
+        self.place.check_upload(self.upload, self.part)?;
+        Ok(String::new())
     }
 }
 
@@ -71,19 +99,22 @@ impl Place for FilesPlace {
     }
 
     fn put(&self, upload: &str, part: &Part, bytes: Vec<u8>) -> Result<String, FleetError> {
+        let writer = self.writer(upload, part)?;
+        writer.write_at(part.range.start, &bytes)?;
+        writer.finish()
+    }
+
+    fn writer<'a>(&'a self, upload: &'a str, part: &'a Part) -> Result<Box<dyn PartWriter + 'a>, FleetError> {
+        // Opened before the check: a plan that replaces this one has another file.
         let output = self.partial(part)?;
-        if self.note(UPLOAD)?.as_deref() != Some(upload.as_bytes()) {
-            return Err(FleetError::NotBegun { output: self.out.clone(), part: Some(part.index) });
-        }
-        output.write_at(part.range.start, &bytes)?;
-        output.sync()?;
-        Ok(String::new())
+        self.check_upload(upload, part)?;
+        Ok(Box::new(InPlace { place: self, upload, part, output }))
     }
 
     fn read_back(&self, part: &Part) -> Result<Option<String>, FleetError> {
         const PIECE: u64 = 1 << 20;
         let output = self.partial(part)?;
-        let (mut hash, mut at, mut piece) = (Sha256::new(), part.range.start, Vec::new());
+        let (mut hash, mut at, mut piece) = (Xxh3::new(), part.range.start, Vec::new());
         while at < part.range.end {
             let n = PIECE.min(part.range.end - at);
             piece.resize(usize::try_from(n).unwrap_or(0), 0);
@@ -91,7 +122,22 @@ impl Place for FilesPlace {
             hash.update(&piece);
             at += n;
         }
-        Ok(Some(hexadecimal(hash)))
+        Ok(Some(format!("{:032x}", hash.digest128())))
+    }
+
+    fn output(&self, longest: u64) -> Result<Option<Vec<u8>>, FleetError> {
+        if Output::partial_path(&self.out).symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let Some(file) = if_found(&self.out, "open", fs::File::open(&self.out))? else { return Ok(None) };
+        let read = |e| Error::io("read", &self.out, e);
+        let bytes = file.size().map_err(read)?;
+        if bytes > longest {
+            return Ok(None);
+        }
+        let mut all = super::make::buffer(super::make::to_index(bytes))?;
+        file.read_exact_at(0, &mut all).map_err(read)?;
+        Ok(Some(all))
     }
 
     fn complete(&self, _: &str, _: Vec<String>, bytes: u64, replace: bool) -> Result<(), FleetError> {

@@ -5,8 +5,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use xxhash_rust::xxh3::Xxh3;
+
 use super::error::FleetError;
-use super::place::{HEAD, Manifest, Place, sha256};
+use super::place::{HEAD, Manifest, PartWriter, Place, hexadecimal, sha256};
 use super::source::Placed;
 use super::{FleetPlan, Opener, OutputFile, Part};
 use crate::chunk::Chunks;
@@ -15,8 +19,9 @@ use crate::error::Error;
 use crate::execute::{self, Run};
 use crate::importance::Importance;
 use crate::options::RunOptions;
-use crate::plan::Plan;
+use crate::plan::{Draft, Plan};
 use crate::progress::{Event, Progress};
+use crate::report::{Errors, ErrorsOfTensors};
 use crate::sink::{NewOutput, Piece, Sink};
 
 /// What a worker has done with a part.
@@ -29,8 +34,14 @@ pub enum Made {
     Before,
 }
 
-/// For tensors, by index, the number of finite values that became infinite.
-type Counts = Vec<(usize, u64)>;
+/// What is known about the bytes of a part.
+struct Facts {
+    sha256: String,
+    xxh3: String,
+    /// For tensors, by index, the number of finite values that became infinite.
+    overflows: Vec<(usize, u64)>,
+    errors: ErrorsOfTensors,
+}
 
 /// A worker: a plan that is open for making parts.
 pub struct Worker<'a> {
@@ -59,87 +70,158 @@ impl Worker<'_> {
         options: &RunOptions,
         progress: &dyn Progress,
     ) -> Result<Made, FleetError> {
-        let n_parts = self.plan.n_parts();
-        let part = self.plan.part(index).ok_or(FleetError::NoPart { index, n_parts })?;
-        let found = self.plan.files.get(part.file).zip(places.get(part.file));
-        let (file, place) = found.ok_or(FleetError::NoPart { index, n_parts })?;
-        let place = &**place;
-        if Manifest::read(self.plan, &part, place)?.is_some() || file.is_complete(place)? {
+        let (part, file, place) = self.find(index, places)?;
+        if self.is_done(index, places)? {
             return Ok(Made::Before);
         }
-        let (bytes, overflows) = self.bytes(&part, file, place, options, progress)?;
-        let sha256 = sha256(&bytes);
-        let n_bytes = bytes.len() as u64;
-        let id = match place.put(&file.upload, &part, bytes) {
+        let writer = match place.writer(&file.upload, &part) {
+            Err(FleetError::NotBegun { .. }) if self.plan.is_complete(file, place)? => return Ok(Made::Before),
+            writer => writer?,
+        };
+        let facts = self.write(&part, file, place, &*writer, options, progress)?;
+        let id = match writer.finish() {
             // Another worker was faster, and all is done.
-            Err(FleetError::NotBegun { .. }) if file.is_complete(place)? => return Ok(Made::Before),
+            Err(FleetError::NotBegun { .. }) if self.plan.is_complete(file, place)? => return Ok(Made::Before),
             id => id?,
         };
-        // Another worker may have made it meanwhile. A store has the bytes that came last.
-        let before = Manifest::read(self.plan, &part, place)?;
-        let manifest = Manifest {
-            gguf_part: 1,
-            again: before.is_some_and(|before| before.again || before.id != id),
-            plan: self.plan.hash.clone(),
-            part: index,
-            offset: part.range.start,
-            bytes: n_bytes,
-            sha256,
-            id,
-            overflows,
-        };
-        let json =
-            serde_json::to_vec(&manifest).map_err(|e| FleetError::Manifest { part: index, what: e.to_string() })?;
-        match place.put_note(&Manifest::name(&part), &json) {
-            Err(FleetError::NotBegun { .. }) if file.is_complete(place)? => Ok(Made::Before),
-            noted => noted.map(|()| Made::Now),
-        }
+        self.put_manifest(&part, file, place, id, facts, None)
     }
 
-    /// The bytes of a part, and the tensors with values that became infinite. A value in a row that is cut is counted where the row begins.
-    fn bytes(
+    /// The part with an index, its output and the place of it.
+    fn find<'b>(
+        &self,
+        index: usize,
+        places: &'b [Box<dyn Place>],
+    ) -> Result<(Part, &OutputFile, &'b dyn Place), FleetError> {
+        let no_part = || FleetError::NoPart { index, n_parts: self.plan.n_parts() };
+        let part = self.plan.part(index).ok_or_else(no_part)?;
+        let (file, place) = self.plan.files.get(part.file).zip(places.get(part.file)).ok_or_else(no_part)?;
+        Ok((part, file, &**place))
+    }
+
+    /// Whether a part is done.
+    ///
+    /// # Errors
+    /// As for [`make`](Worker::make).
+    pub fn is_done(&self, index: usize, places: &[Box<dyn Place>]) -> Result<bool, FleetError> {
+        let (part, file, place) = self.find(index, places)?;
+        Ok(Manifest::read(self.plan, &part, place)?.is_some() || self.plan.is_complete(file, place)?)
+    }
+
+    /// The model of the plan, with a source that reads the files of the plan.
+    pub fn draft(&self) -> &Draft {
+        &self.run.draft
+    }
+
+    /// Notes the results of a part of a plan of [samples](super::Samples), so that it is done.
+    ///
+    /// # Errors
+    /// As for [`make`](Worker::make).
+    pub fn put_results(&self, index: usize, places: &[Box<dyn Place>], results: Value) -> Result<Made, FleetError> {
+        self.source.check()?;
+        let (part, file, place) = self.find(index, places)?;
+        let facts = Facts {
+            sha256: sha256(results.to_string().as_bytes()),
+            xxh3: String::new(),
+            overflows: Vec::new(),
+            errors: ErrorsOfTensors::new(),
+        };
+        self.put_manifest(&part, file, place, String::new(), facts, Some(results))
+    }
+
+    fn put_manifest(
         &self,
         part: &Part,
         file: &OutputFile,
         place: &dyn Place,
+        id: String,
+        facts: Facts,
+        results: Option<Value>,
+    ) -> Result<Made, FleetError> {
+        // Another worker may have made it meanwhile. A store has the bytes that came last.
+        let before = Manifest::read(self.plan, part, place)?;
+        let manifest = Manifest {
+            gguf_part: 1,
+            again: before.is_some_and(|before| before.again || before.id != id),
+            plan: self.plan.hash.clone(),
+            part: part.index,
+            offset: part.range.start,
+            bytes: part.range.end - part.range.start,
+            sha256: facts.sha256,
+            xxh3: facts.xxh3,
+            id,
+            overflows: facts.overflows,
+            errors: facts.errors.iter().map(|(index, error)| (*index, error.to_words())).collect(),
+            results,
+        };
+        let json = serde_json::to_vec(&manifest)
+            .map_err(|e| FleetError::Manifest { part: part.index, what: e.to_string() })?;
+        match place.put_note(&Manifest::name(part), &json) {
+            Err(FleetError::NotBegun { .. }) if self.plan.is_complete(file, place)? => Ok(Made::Before),
+            noted => noted.map(|()| Made::Now),
+        }
+    }
+
+    /// Writes the bytes of a part. A value in a row that is cut is counted where the row begins.
+    fn write(
+        &self,
+        part: &Part,
+        file: &OutputFile,
+        place: &dyn Place,
+        writer: &dyn PartWriter,
         options: &RunOptions,
         progress: &dyn Progress,
-    ) -> Result<(Vec<u8>, Counts), FleetError> {
-        let len = usize::try_from(part.range.end - part.range.start).unwrap_or(usize::MAX);
-        let mut bytes = buffer(len)?;
-        if part.range.start < file.head_bytes {
+    ) -> Result<Facts, FleetError> {
+        let range = part.range.clone();
+        let first = self.run.files.get(part.file).map_or(0, |file| file.tensors().start);
+        let hashes = Hashes { next: range.start, early: BTreeMap::new(), sha256: Sha256::new(), xxh3: Xxh3::new() };
+        let sink =
+            PartSink { first, range: range.clone(), writer, hashes: Mutex::new(hashes), overflows: Mutex::default() };
+        if range.start < file.head_bytes {
             let head = place.note(HEAD)?.filter(|head| sha256(head) == file.head_sha256);
             let head = head.ok_or_else(|| FleetError::Head { output: PathBuf::from(&file.path) })?;
-            let (start, end) = (to_index(part.range.start), to_index(part.range.end.min(file.head_bytes)));
-            if let (Some(to), Some(from)) = (bytes.get_mut(..end - start), head.get(start..end)) {
-                to.copy_from_slice(from);
-            }
+            sink.write_at(0, 0, &head)?;
         }
-        let first = self.run.files.get(part.file).map_or(0, |file| file.tensors().start);
-        let sink =
-            RangeSink { first, range: part.range.clone(), bytes: Mutex::new(bytes), overflows: Mutex::default() };
-        self.run.fill_range(part.file, &part.range, &sink, options, progress)?;
+        let errors = self.plan.report.then(|| Errors::of_part(range.start));
+        self.run.fill_range(part.file, &range, &sink, errors.as_slice(), options, progress)?;
         self.source.check()?;
-        let bytes = sink.bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let overflows = sink.overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((bytes, overflows.into_iter().collect()))
+        let hashes = sink.hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if hashes.next != range.end {
+            let (output, expected) = (PathBuf::from(&file.path), range.end - range.start);
+            return Err(FleetError::Length { output, expected, found: hashes.next - range.start });
+        }
+        Ok(Facts {
+            sha256: hexadecimal(hashes.sha256),
+            xxh3: format!("{:032x}", hashes.xxh3.digest128()),
+            overflows: sink.overflows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect(),
+            errors: errors.map(Errors::into_errors).unwrap_or_default(),
+        })
     }
 }
 
-impl OutputFile {
-    /// Whether the output is complete.
-    pub(super) fn is_complete(&self, place: &dyn Place) -> Result<bool, FleetError> {
-        place.is_complete(&self.upload, self.bytes, self.head_bytes, &self.head_sha256)
+impl FleetPlan {
+    /// Whether an output is complete.
+    pub(super) fn is_complete(&self, file: &OutputFile, place: &dyn Place) -> Result<bool, FleetError> {
+        if self.samples.is_none() {
+            return place.is_complete(&file.upload, file.bytes, file.head_bytes, &file.head_sha256);
+        }
+        // The results of samples name the plan.
+        let found: Option<Value> = place.output(MAX_RESULTS)?.and_then(|json| serde_json::from_slice(&json).ok());
+        Ok(found.is_some_and(|found| found.get("plan").and_then(Value::as_str) == Some(&self.hash)))
     }
 }
+
+/// The longest results of samples.
+const MAX_RESULTS: u64 = 1 << 30;
 
 impl Plan {
-    /// Writes the tensor data in the bytes `range` of a file to a sink.
+    /// Writes the tensor data and the padding in the bytes `range` of a file to a sink, with the errors of rows if there is a place for them.
     fn fill_range(
         &self,
         file: usize,
         range: &Range<u64>,
         sink: &dyn Sink,
+        errors: &[Errors],
         options: &RunOptions,
         progress: &dyn Progress,
     ) -> Result<(), Error> {
@@ -147,8 +229,14 @@ impl Plan {
             return Ok(());
         };
         let lanes = [lane];
-        let run = Run { lanes: &lanes, threads: options.threads, errors: &[] };
-        let chunks = Chunks::of_bytes(&lanes, file.tensors(), range, |index| file.start_of(index));
+        let run = Run { lanes: &lanes, threads: options.threads, errors };
+        for gap in (NewOutput { run: &run, draft: &self.draft, file, plan: 0, output: 0 }).padding() {
+            let (start, end) = (gap.start.max(range.start), gap.end.min(range.end));
+            if start < end {
+                sink.write_at(0, start, &buffer(to_index(end - start)).map_err(FleetError::into_run)?)?;
+            }
+        }
+        let chunks = Chunks::of_bytes(&lanes, file.tensors(), range, !errors.is_empty(), |index| file.start_of(index));
         progress.event(Event::Started { n_tensors: file.tensors().len(), bytes: range.end - range.start });
         let parts = vec![vec![execute::Part { plan: file, output: 0 }]];
         run.execute_ahead(chunks, &parts, sink, options.read_ahead.as_deref(), progress)?;
@@ -165,20 +253,50 @@ pub(super) fn buffer(len: usize) -> Result<Vec<u8>, FleetError> {
     Ok(bytes)
 }
 
-fn to_index(at: u64) -> usize {
+pub(super) fn to_index(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }
 
-/// The bytes of a part. Pieces that are cut are written as far as they are in it.
-struct RangeSink {
+/// The hashes of a part, whose pieces come nearly in order.
+struct Hashes {
+    /// The offset of the next byte to hash.
+    next: u64,
+    /// Pieces after it, by offset.
+    early: BTreeMap<u64, Vec<u8>>,
+    sha256: Sha256,
+    xxh3: Xxh3,
+}
+
+impl Hashes {
+    fn add(&mut self, offset: u64, bytes: &[u8]) {
+        if offset != self.next {
+            self.early.insert(offset, bytes.to_vec());
+            return;
+        }
+        self.hash(bytes);
+        while let Some(bytes) = self.early.remove(&self.next) {
+            self.hash(&bytes);
+        }
+    }
+
+    fn hash(&mut self, bytes: &[u8]) {
+        self.sha256.update(bytes);
+        self.xxh3.update(bytes);
+        self.next += bytes.len() as u64;
+    }
+}
+
+/// A part that is written and hashed. Pieces that are cut are written as far as they are in it.
+struct PartSink<'a> {
     /// The number of tensors in the outputs before.
     first: usize,
     range: Range<u64>,
-    bytes: Mutex<Vec<u8>>,
+    writer: &'a dyn PartWriter,
+    hashes: Mutex<Hashes>,
     overflows: Mutex<BTreeMap<usize, u64>>,
 }
 
-impl Sink for RangeSink {
+impl Sink for PartSink<'_> {
     fn create(&mut self, _: &[NewOutput<'_>], _: &dyn Progress) -> Result<(), Error> {
         Ok(())
     }
@@ -188,11 +306,9 @@ impl Sink for RangeSink {
         if start >= end {
             return Ok(());
         }
-        let mut all = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let to = all.get_mut(to_index(start - self.range.start)..to_index(end - self.range.start));
-        if let Some((to, from)) = to.zip(bytes.get(to_index(start - offset)..to_index(end - offset))) {
-            to.copy_from_slice(from);
-        }
+        let within = bytes.get(to_index(start - offset)..to_index(end - offset)).unwrap_or_default();
+        self.writer.write_at(start, within).map_err(FleetError::into_run)?;
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner).add(start, within);
         Ok(())
     }
 

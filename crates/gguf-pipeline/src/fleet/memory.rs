@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Part;
 use super::error::FleetError;
-use super::place::{Place, sha256};
+use super::place::Place;
 
 /// An output in memory, for workers in one process. Clones are the same output.
 ///
@@ -83,7 +83,13 @@ impl Place for MemoryPlace {
     }
 
     fn read_back(&self, part: &Part) -> Result<Option<String>, FleetError> {
-        Ok(self.state().parts.get(&part.range.start).map(|bytes| sha256(bytes)))
+        let state = self.state();
+        let bytes = state.parts.get(&part.range.start);
+        Ok(bytes.map(|bytes| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(bytes))))
+    }
+
+    fn output(&self, longest: u64) -> Result<Option<Vec<u8>>, FleetError> {
+        Ok(self.state().complete.clone().filter(|bytes| bytes.len() as u64 <= longest))
     }
 
     fn complete(&self, _: &str, _: Vec<String>, bytes: u64, _: bool) -> Result<(), FleetError> {

@@ -1,9 +1,13 @@
 //! Where the parts of an output go.
 
+use std::sync::{Mutex, PoisonError};
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::error::FleetError;
+use super::make::{buffer, to_index};
 use super::{FleetPlan, Part};
 
 /// The name of the note with the head of an output.
@@ -27,11 +31,26 @@ pub trait Place: Send + Sync {
     /// [`FleetError::NotBegun`] if the output is complete or aborted; errors of the system.
     fn put(&self, upload: &str, part: &Part, bytes: Vec<u8>) -> Result<String, FleetError>;
 
-    /// The SHA-256 of the bytes of a part, in hexadecimal, if they can be read before the output is complete.
+    /// Begins a part whose bytes come in pieces. By default they are collected in memory, and [put](Place::put).
+    ///
+    /// # Errors
+    /// As for [`put`](Place::put).
+    fn writer<'a>(&'a self, upload: &'a str, part: &'a Part) -> Result<Box<dyn PartWriter + 'a>, FleetError> {
+        let bytes = Mutex::new(buffer(to_index(part.range.end - part.range.start))?);
+        Ok(Box::new(Collected { place: self, upload, part, bytes }))
+    }
+
+    /// The XXH3 of the bytes of a part, 128 bits in hexadecimal, if they can be read before the output is complete.
     ///
     /// # Errors
     /// Errors of the system.
     fn read_back(&self, part: &Part) -> Result<Option<String>, FleetError>;
+
+    /// The bytes of the complete output, if it exists and is not longer than `longest`.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    fn output(&self, longest: u64) -> Result<Option<Vec<u8>>, FleetError>;
 
     /// Completes the output from the identifiers of all parts, and checks its length. An output that is complete stays as it is.
     ///
@@ -82,6 +101,45 @@ pub trait Place: Send + Sync {
     fn remove_notes(&self) -> Result<(), FleetError>;
 }
 
+/// A part on its way to an output. Several threads may write pieces of it at once.
+pub trait PartWriter: Sync {
+    /// Writes bytes of the part at an offset in the output.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), FleetError>;
+
+    /// Makes the part durable, once all its bytes are written; returns an identifier of them.
+    ///
+    /// # Errors
+    /// As for [`Place::put`].
+    fn finish(self: Box<Self>) -> Result<String, FleetError>;
+}
+
+/// A part in memory.
+struct Collected<'a, P: ?Sized> {
+    place: &'a P,
+    upload: &'a str,
+    part: &'a Part,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl<P: Place + ?Sized> PartWriter for Collected<'_, P> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), FleetError> {
+        let start = to_index(offset.saturating_sub(self.part.range.start));
+        let mut all = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(to) = all.get_mut(start..start.saturating_add(bytes.len())) {
+            to.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<String, FleetError> {
+        let bytes = self.bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.place.put(self.upload, self.part, bytes)
+    }
+}
+
 /// What says that a part is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -96,8 +154,10 @@ pub struct Manifest {
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// The SHA-256 of the bytes.
+    /// The SHA-256 of the bytes, or of the results of samples.
     pub sha256: String,
+    /// The XXH3 of the bytes, 128 bits.
+    pub xxh3: String,
     /// The identifier of the bytes in the store; empty for a file.
     pub id: String,
     /// Whether the part was done before, with other bytes or by a store that identifies the same bytes differently.
@@ -106,6 +166,12 @@ pub struct Manifest {
     /// For tensors with finite values that became infinite, the index in the plan and the number of values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflows: Vec<(usize, u64)>,
+    /// For a plan with a report, the indexes of tensors and the [errors](gguf_quants::measure::TensorError::to_words) of the rows that begin in the part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<(usize, Vec<u64>)>,
+    /// For a plan of samples, what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Value>,
 }
 
 impl Manifest {

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use gguf_format::{ByteOrder, GgmlType};
 use gguf_io::ReadAt;
 use gguf_pipeline::fleet::{
-    FilesPlace, FleetError, FleetOptions, FleetPlan, Made, Manifest, Opener, Place, PlanProblem, SourceFile, part_bytes,
+    FilesPlace, FleetError, FleetOptions, FleetPlan, Made, Manifest, Opener, Place, PlanProblem, Samples, SourceFile,
+    part_bytes,
 };
 use gguf_pipeline::plan::Rounding;
+use gguf_pipeline::report::{Report, TensorReport};
 use gguf_pipeline::{Draft, Importance, Plan, RunOptions};
 use gguf_test::files::{folder, names};
 
@@ -26,8 +28,12 @@ fn places(plan: &FleetPlan) -> Vec<Box<dyn Place>> {
 }
 
 fn begin(plan: &Plan, out: &Path, part: u64) -> FleetPlan {
+    begin_with(plan, out, part, false)
+}
+
+fn begin_with(plan: &Plan, out: &Path, part: u64, report: bool) -> FleetPlan {
     let mut options = FleetOptions::default();
-    options.part_bytes = Some(part);
+    (options.part_bytes, options.report) = (Some(part), report);
     let new = FleetPlan::divide(plan, &plan.output_paths(out), options).unwrap();
     let places = places(new.plan());
     let begun = new.begin(&places).unwrap();
@@ -78,11 +84,20 @@ fn model(dir: &Path) -> PathBuf {
 /// Runs a plan on one machine and divided, and compares the files.
 fn compare(plan: &Plan, dir: &Path, part: u64, n_workers: usize, importance: Option<&Arc<dyn Importance>>) {
     let (one, many) = (dir.join("one.gguf"), dir.join("many.gguf"));
-    let expected = plan.run(&one, &RunOptions::default().force(true), &()).unwrap();
-    let divided = begin(plan, &many, part);
+    let measure = n_workers == 2;
+    let expected = plan.run(&one, &RunOptions::default().force(true).measure(measure), &()).unwrap();
+    let divided = begin_with(plan, &many, part, measure);
     make_all(&divided, n_workers, importance);
-    let overflows = divided.commit(&places(&divided), None, &()).unwrap();
-    assert_eq!(overflows, expected.overflows, "parts of {part} bytes");
+    let found = divided.commit(&places(&divided), None, &()).unwrap();
+    assert_eq!(found.overflows, expected.overflows, "parts of {part} bytes");
+    // Also the figures are those of one machine, to the last bit.
+    let figures = |report: Option<Report>| {
+        let report = report?;
+        let of = |tensor: &TensorReport| (tensor.index, tensor.error.figures(), tensor.error.weighted());
+        let total = (report.total().figures(), report.total_weighted().weighted());
+        Some((report.tensors.iter().map(of).collect::<Vec<_>>(), total))
+    };
+    assert_eq!(figures(found.report), figures(expected.report), "parts of {part} bytes");
     for (one, many) in expected.paths.iter().zip(plan.output_paths(&many)) {
         assert!(fs::read(one).unwrap() == fs::read(&many).unwrap(), "{}, parts of {part} bytes", many.display());
         fs::remove_file(many).unwrap();
@@ -151,6 +166,54 @@ fn byte_orders_are_kept() {
     let back = Draft::copy_of(&path).unwrap();
     compare(&back.clone().lay_out().unwrap(), dir.path(), 4099, 2, None);
     compare(&typed(back, GgmlType::F32).lay_out().unwrap(), dir.path(), 4099, 2, None);
+}
+
+/// The parts of a plan of samples have results in place of bytes, which the commit gives back in order.
+#[test]
+fn samples_have_results() {
+    let dir = folder();
+    let plan = Draft::copy_of(model(dir.path())).unwrap().lay_out().unwrap();
+    let out = dir.path().join("measured.json");
+    let samples = |n_parts| {
+        let tensors = [0, 2, 4].map(|index| (index, vec![GgmlType::Q4_K, GgmlType::Q6_K]));
+        let mut options = FleetOptions::default();
+        options.samples = Some(Samples::new(n_parts, tensors));
+        let new = FleetPlan::divide(&plan, std::slice::from_ref(&out), options).unwrap();
+        let places = places(new.plan());
+        let json = new.begin(&places).unwrap().to_json().unwrap();
+        (FleetPlan::parse(&json).unwrap(), json)
+    };
+    let (divided, json) = samples(2);
+    let all = places(&divided);
+    assert_eq!((divided.n_parts(), divided.file_bytes()), (2, 0));
+    let of = |part| divided.samples(part).unwrap().into_iter().map(|(index, _)| index).collect::<Vec<_>>();
+    assert_eq!([of(0), of(1)], [vec![0, 4], vec![2]]);
+    let worker = divided.worker(Arc::new(open), None);
+    let mut values = vec![0; 512];
+    worker.draft().source.read(0, 0, &mut values[..8]).unwrap();
+    assert_eq!(worker.put_results(1, &all, "second".into()).unwrap(), Made::Now);
+    assert!(worker.is_done(1, &all).unwrap() && !worker.is_done(0, &all).unwrap());
+    assert!(matches!(divided.results(&all), Err(FleetError::Missing { parts }) if parts == [0]));
+    worker.put_results(0, &all, "first".into()).unwrap();
+    let results = divided.results(&all).unwrap().unwrap();
+    assert_eq!(results, ["first", "second"]);
+    assert!(!out.exists());
+    for _ in 0..2 {
+        let results = format!(r#"{{"plan":"{}"}}"#, divided.hash()).into_bytes();
+        if divided.results(&all).unwrap().is_some() {
+            divided.commit_results(&all, Some(results)).unwrap();
+        }
+        assert!(divided.status(&all).unwrap().is_complete && worker.is_done(0, &all).unwrap());
+        assert!(divided.results(&all).unwrap().is_none());
+        divided.commit_results(&all, None).unwrap();
+    }
+    assert_eq!(names(dir.path()), ["in.gguf", "measured.json"]);
+    let json = String::from_utf8(json).unwrap();
+    for (from, to) in [("\"n_parts\":2", "\"n_parts\":0"), ("[[0,[\"q4_K\"", "[[9,[\"q4_K\"")] {
+        assert!(json.contains(from), "{json}");
+        let e = FleetPlan::parse(json.replacen(from, to, 1).as_bytes()).unwrap_err();
+        assert!(e.to_string().contains("the samples are not those of the tensors"), "{e}");
+    }
 }
 
 /// A value is counted once, also in the converter's rules, which cut between any values, and by a worker that has half of its bytes.
@@ -432,7 +495,7 @@ fn outputs_that_exist_or_are_begun_stay() {
     assert!(found.ends_with("completed since; part 2 was not written"), "{found}");
     assert_eq!(second.status(&places(&second)).unwrap().missing.len(), second.n_parts());
     second.abort(&places(&second)).unwrap();
-    assert!(message(make(&second, 0, None)).contains("the head beside the output is missing"));
+    assert!(message(make(&second, 0, None)).ends_with("completed since; part 0 was not written"));
     assert!(message(make(&first, 2, None)).ends_with("completed since; part 2 was not written"));
     assert_eq!(names(dir.path()), ["in.gguf"]);
 

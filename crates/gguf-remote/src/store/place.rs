@@ -127,6 +127,13 @@ impl Place for StorePlace {
         Ok(None)
     }
 
+    fn output(&self, longest: u64) -> Result<Option<Vec<u8>>, FleetError> {
+        match self.found()?.is_some_and(|found| found.size <= longest) {
+            true => self.read(&self.key, longest),
+            false => Ok(None),
+        }
+    }
+
     fn complete(&self, upload: &str, ids: Vec<String>, bytes: u64, replace: bool) -> Result<(), FleetError> {
         let note: Value = self.note(UPLOAD)?.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default();
         if let Some(found) = self.found()? {

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gguf_format::GgmlType;
 use gguf_hf::{Options, OutType};
@@ -98,11 +99,12 @@ fn weight(file: usize, offset: u64) -> [u8; 2] {
     (((mixed >> 40) as u16 & 0x80ff) | 0x3c00).to_le_bytes()
 }
 
-/// A file with weights in place of the holes.
+/// A file with weights in place of the holes, which counts what is read.
 #[derive(Debug)]
 struct Filled {
     file: fs::File,
     number: usize,
+    n_read: Arc<AtomicU64>,
 }
 
 impl ReadAt for Filled {
@@ -111,6 +113,7 @@ impl ReadAt for Filled {
     }
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         assert!(buffer.len().is_multiple_of(2), "weights are even");
+        self.n_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         let (pairs, _) = buffer.as_chunks_mut::<2>();
         for (i, pair) in pairs.iter_mut().enumerate() {
             *pair = weight(self.number, offset + 2 * i as u64);
@@ -122,10 +125,10 @@ impl ReadAt for Filled {
     }
 }
 
-fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+fn open(path: &Path, n_read: &Arc<AtomicU64>) -> io::Result<Arc<dyn ReadAt>> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let number = name["model-".len()..][..5].parse::<usize>().unwrap() - 1;
-    Ok(Arc::new(Filled { file: fs::File::open(path)?, number }))
+    Ok(Arc::new(Filled { file: fs::File::open(path)?, number, n_read: Arc::clone(n_read) }))
 }
 
 /// A row of an output tensor, encoded alone: the tensor and the row of the checkpoint by the rules of the converter.
@@ -189,7 +192,9 @@ fn parts_of_a_trillion_weights_are_the_rows_of_the_source() {
     let divided = FleetPlan::parse(&json).unwrap();
     assert!(divided.n_parts() > 9_000 && divided.n_parts() <= 10_000, "{}", divided.n_parts());
 
-    let worker = divided.worker(Arc::new(open), None);
+    let n_read = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&n_read);
+    let worker = divided.worker(Arc::new(move |path: &Path| open(path, &counted)), None);
     let head = plan.heads().unwrap().remove(0);
     let starts: Vec<u64> = head.tensors().map(|tensor| head.tensor_range(&tensor).unwrap().start).collect();
     let n = std::env::var("GGUF_PARTS").map_or(2, |n| n.parse().unwrap());
@@ -201,12 +206,16 @@ fn parts_of_a_trillion_weights_are_the_rows_of_the_source() {
     let mut n_rows = 0;
     for _ in 0..n {
         let part = divided.part(random(divided.n_parts() as u64) as usize).unwrap();
+        n_read.store(0, Ordering::Relaxed);
+        let mut needed = 0.0;
         worker.make(part.index, &places, &RunOptions::default(), &()).unwrap();
         let bytes = place.take_part(part.range.start).unwrap();
         assert_eq!(bytes.len() as u64, part.range.end - part.range.start);
         for (tensor, start) in plan.tensors().iter().zip(&starts) {
             let row_bytes = tensor.ty.tensor_bytes([tensor.shape[0]]).unwrap();
             let within = |at: u64| at.clamp(*start, start + tensor.n_bytes()) - start;
+            let own = within(part.range.end) - within(part.range.start);
+            needed += own as f64 / row_bytes as f64 * (2 * tensor.shape[0]) as f64;
             let (first, end) = (within(part.range.start) / row_bytes, within(part.range.end).div_ceil(row_bytes));
             if first >= end {
                 continue;
@@ -224,6 +233,8 @@ fn parts_of_a_trillion_weights_are_the_rows_of_the_source() {
                 n_rows += 1;
             }
         }
+        let read = n_read.load(Ordering::Relaxed) as f64;
+        assert!(read >= needed && read <= needed * 1.02, "part {}: {read} bytes read, {needed} needed", part.index);
     }
     assert!(n_rows >= 20 * n, "only {n_rows} rows");
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf_format::GgmlType;
 use gguf_pipeline::Draft;
-use gguf_pipeline::fleet::{FleetPlan, MatrixFile, SourceFile};
+use gguf_pipeline::fleet::{FleetPlan, MAX_PARTS, MatrixFile, SourceFile};
 use gguf_quantize::budget::{Budget, Limit, Measured};
 use gguf_quantize::mix::parse_tensor_type;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::sensitivities::Document;
 use crate::cmd::fleet;
@@ -33,12 +34,11 @@ pub struct BudgetOptions {
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_candidate, requires = "limit")]
     candidates: Vec<GgmlType>,
 
-    /// Measure only the share I of N, numbered from 0, and write the errors to OUT as JSON, for --measured: many machines can
-    /// measure a share each
-    #[arg(long, value_name = "I/N", value_parser = parse_share, requires = "limit", conflicts_with_all = ["plan_only", "dry_run", "resume", "report", "measured"])]
-    pub measure: Option<(usize, usize)>,
+    /// With --plan-only, plan the measurements in N parts: the output is then their results as JSON, for --measured
+    #[arg(long, value_name = "N", value_parser = parse_parts, requires_all = ["limit", "plan_only"], conflicts_with_all = ["report", "measured"])]
+    pub measure: Option<usize>,
 
-    /// Use errors that --measure has written, and measure only the tensors that have none; repeatable
+    /// Use errors that parts of a plan with --measure have measured, and measure only the tensors that have none; repeatable
     #[arg(long, value_name = "FILE", requires = "limit")]
     pub measured: Vec<PathBuf>,
 
@@ -47,9 +47,9 @@ pub struct BudgetOptions {
     sensitivity: Option<PathBuf>,
 }
 
-fn parse_share(text: &str) -> Result<(usize, usize), String> {
-    let share = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    share.filter(|(i, n)| i < n).ok_or_else(|| "expected I/N, such as 3/16, with I from 0 to N - 1".to_owned())
+fn parse_parts(text: &str) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (1..=MAX_PARTS).contains(n));
+    n.and_then(|n| usize::try_from(n).ok()).ok_or_else(|| format!("expected a number of parts, from 1 to {MAX_PARTS}"))
 }
 
 /// Measured errors with what they depend on, in JSON. An error is the integer with the bits of a number in double precision.
@@ -58,34 +58,48 @@ struct JsonMeasured {
     /// The version of the format: 1.
     gguf_measured: u32,
     program: String,
+    /// The hash of the plan whose parts have measured them.
+    plan: String,
     sources: Vec<SourceFile>,
     matrix: Option<MatrixFile>,
-    tensors: BTreeMap<String, Vec<(String, Option<u64>)>>,
+    tensors: JsonErrors,
 }
+
+/// The types of each tensor, with their errors.
+type JsonErrors = BTreeMap<String, Vec<(String, Option<u64>)>>;
 
 const PROGRAM: &str = concat!("gguf ", env!("CARGO_PKG_VERSION"));
 
-/// Writes measured errors.
+/// Measured errors as the results of a part.
 ///
 /// # Errors
-/// If the source cannot be divided, or the file cannot be written.
-pub fn write_measured(
-    out: &Path,
-    force: bool,
-    draft: &Draft,
-    matrix: Option<MatrixFile>,
-    measured: &Measured,
-) -> Result<(), Failure> {
+/// None that are known.
+pub fn results(measured: &Measured) -> Result<Value, Failure> {
     let bits = |(ty, error): &(GgmlType, Option<f64>)| (ty.to_string(), error.map(f64::to_bits));
+    let errors: JsonErrors =
+        measured.iter().map(|(name, errors)| (name.to_owned(), errors.iter().map(bits).collect())).collect();
+    serde_json::to_value(errors).map_err(|e| Failure::CouldNotRun(e.to_string()))
+}
+
+/// The results of all parts of a plan as a document.
+///
+/// # Errors
+/// If the results are not measured errors.
+pub fn document(plan: &FleetPlan, results: Vec<Value>) -> Result<Vec<u8>, Failure> {
+    let wrong = |e: serde_json::Error| Failure::Bad(format!("the results of a part are not measured errors: {e}"));
+    let mut tensors = JsonErrors::new();
+    for part in results {
+        tensors.append(&mut serde_json::from_value(part).map_err(wrong)?);
+    }
     let document = JsonMeasured {
         gguf_measured: 1,
         program: PROGRAM.to_owned(),
-        sources: FleetPlan::sources_of(draft)?,
-        matrix,
-        tensors: measured.iter().map(|(name, errors)| (name.to_owned(), errors.iter().map(bits).collect())).collect(),
+        plan: plan.hash().to_owned(),
+        sources: plan.sources().to_vec(),
+        matrix: plan.matrix().cloned(),
+        tensors,
     };
-    let json = serde_json::to_vec(&document).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-    fleet::write(out, force, &json)
+    serde_json::to_vec(&document).map_err(wrong)
 }
 
 /// Reads measured errors, which must be those of the source and the matrix.
@@ -99,7 +113,7 @@ pub fn read_measured(paths: &[PathBuf], draft: &Draft, matrix: Option<&MatrixFil
         let wrong =
             |what: String| Failure::of_file(Verdict::Bad, "bad_input", path, format!("{}: {what}", path.display()));
         let document: JsonMeasured = serde_json::from_slice(&fleet::bytes_of(path)?)
-            .map_err(|e| wrong(format!("not errors that --measure has written: {e}")))?;
+            .map_err(|e| wrong(format!("not measured errors of a plan with --measure: {e}")))?;
         let differs = match () {
             () if (document.gguf_measured, document.program.as_str()) != (1, PROGRAM) => Some("version of the program"),
             () if document.sources != sources => Some("source"),
@@ -119,6 +133,11 @@ pub fn read_measured(paths: &[PathBuf], draft: &Draft, matrix: Option<&MatrixFil
 }
 
 impl BudgetOptions {
+    /// The types to choose from, if they are given.
+    pub fn candidates(&self) -> Option<Vec<GgmlType>> {
+        (!self.candidates.is_empty()).then(|| self.candidates.clone())
+    }
+
     /// The requested size, candidate types and sensitivities, if there is a size. A warning says if relative errors were measured with an importance
     /// matrix and are needed without one, or the other way around.
     ///
@@ -127,7 +146,7 @@ impl BudgetOptions {
     pub fn budget(&self, ui: &mut Ui, has_imatrix: bool) -> Result<Option<Budget<'static>>, Failure> {
         let size = self.target_size.map(Limit::FileBytes);
         let Some(limit) = size.or(self.target_bpw.map(Limit::BitsPerWeight)) else { return Ok(None) };
-        let candidates = (!self.candidates.is_empty()).then(|| self.candidates.clone());
+        let candidates = self.candidates();
         let mut sensitivities = None;
         if let Some(path) = &self.sensitivity {
             let document = Document::read(path)?;
