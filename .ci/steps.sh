@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
   python_wheel)
-long_steps=(windows memory differences packages_of_formats conformance round_trips web_viewer)
+long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips web_viewer)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -206,6 +206,22 @@ object_stores() {
     failed=1
   fi
   return $failed
+}
+
+# The scripts in examples/many-machines with Slurm and Ray, and the schema of Kubernetes.
+many_machines() {
+  need slurm-wlm
+  local dir=$target/many-machines
+  mkdir -p "$dir"
+  [ -x "$dir/python/bin/ray" ] || {
+    python3 -m venv "$dir/python"
+    "$dir/python/bin/pip" install --quiet ray==2.60.0 kubernetes-validate==1.37.0
+  }
+  "$dir/python/bin/kubernetes-validate" -k 1.33 --strict examples/many-machines/kubernetes.yaml
+  cargo build --quiet -p gguf-cli
+  python3 .ci/machines model "$target/debug/gguf" "$dir"
+  python3 .ci/machines slurm "$target/debug/gguf" "$dir"
+  "$dir/python/bin/python" .ci/machines ray "$target/debug/gguf" "$dir"
 }
 
 # Readers and writers on the conformance suite. ggufkit must pass; the others must do what the manifest says that they do.

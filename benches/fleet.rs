@@ -204,7 +204,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             n => format!("{:.0} ({:.0})", mean(n, &parts, usual), mean(n, &parts, worse)),
         };
         let hours = mean(16, &parts, usual) * 16.0 / 3600.0;
-        lines.push(format!("| {name} | {ns:.1} | {} | {} | {hours:.1} |", parts.len(), [1, 8, 16, 64].map(cell).join(" | ")));
+        lines.push(format!(
+            "| {name} | {ns:.1} | {} | {} | {hours:.1} |",
+            parts.len(),
+            [1, 8, 16, 64].map(cell).join(" | ")
+        ));
         if name == "IQ3_XXS" {
             let one = |fixed| {
                 // One slow node of 16.

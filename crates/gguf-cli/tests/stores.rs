@@ -348,7 +348,10 @@ mod stores {
         make_all(&plan, 2);
         python(&["part", &many, &plan]);
         let (code, said) = ends(&format!("commit {plan}"));
-        assert!(code == Some(75) && said.contains("the data of these parts is not what was written"), "{code:?} {said}");
+        assert!(
+            code == Some(75) && said.contains("the data of these parts is not what was written"),
+            "{code:?} {said}"
+        );
         assert_eq!(ends(&format!("show {many}")).0, Some(2));
         make_all(&plan, 3);
         run(&format!("commit {plan} -q"));

@@ -215,8 +215,13 @@ fn wrong_manifests_stop_a_commit() {
     let dir = folder();
     let model = model(dir.path());
     let (many, plan) = (dir.path().join("many.gguf"), dir.path().join("plan.json"));
-    run(&format!("quantize {} {} Q8_0 -q --plan-only {} --part-size 5MiB", model.display(), many.display(), plan.display()))
-        .exits(0);
+    run(&format!(
+        "quantize {} {} Q8_0 -q --plan-only {} --part-size 5MiB",
+        model.display(),
+        many.display(),
+        plan.display()
+    ))
+    .exits(0);
     make_all(&plan, 2);
     let manifest = dir.path().join("many.gguf.parts/part-00002.json");
     let whole = fs::read_to_string(&manifest).unwrap();
