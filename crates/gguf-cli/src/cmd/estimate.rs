@@ -27,7 +27,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn of(model: &Model<'_>) -> Weights {
+    fn of(model: &Model) -> Weights {
         let n = model.tensors().filter_map(|tensor| tensor.info().n_elements()).fold(0, u64::saturating_add);
         Weights {
             file_bytes: model.files().iter().map(|file| file.file_bytes()).fold(0, u64::saturating_add),
