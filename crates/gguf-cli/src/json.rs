@@ -106,8 +106,9 @@ impl<'a> Unopened<'a> {
     }
 }
 
-/// Writes a value and a line break. The outer `levels` of lists and objects are indented; inner ones are compact.
-fn write(out: &mut impl Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
+/// Writes a value and a line break. The outer `levels` of lists and objects are indented; inner ones are compact. Any writer is one type here, so
+/// that answers are compiled once.
+fn write(out: &mut dyn Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
     let layout = Layout { levels, depth: 0, has_items: false };
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, layout))?;
     writeln!(out)
