@@ -130,10 +130,10 @@ export class Module {
     this.exports.scan_start(fileBytes ?? -1);
   }
 
-  /** Whether more bytes of a head are needed after these. */
-  scan(bytes: Uint8Array): boolean {
+  /** Continues with more bytes of a head. Returns the number of bytes that it has at least, negative once it is complete, and 0 if it is invalid. */
+  scan(bytes: Uint8Array): number {
     const at = this.exports.scan_room(bytes.length) >>> 0;
     new Uint8Array(this.exports.memory.buffer, at, bytes.length).set(bytes);
-    return this.exports.scan() > 0;
+    return this.exports.scan();
   }
 }

@@ -6,8 +6,10 @@ export interface RemoteHead {
   name: string;
   /** The length of the file, or of what was read if the server does not tell it. */
   fileBytes: number;
-  /** The start of the file. */
+  /** The start of the file: at least its head. */
   bytes: Uint8Array;
+  /** Bytes of the head; if it is invalid, those that were received. */
+  headBytes: number;
   /** The address after redirects. */
   address: string;
   requests: number;
@@ -125,9 +127,11 @@ export async function readHead(address: string, module: Module, token: string, p
     const response = await request.start(address, "bytes=0-", token);
     const length = wholeLength(response);
     module.scanStart(length);
+    let scanned = 0;
     const got = await request.receive(response, (bytes) => {
       parts.push(bytes);
-      return module.scan(bytes);
+      scanned = module.scan(bytes);
+      return scanned > 0;
     });
     if (length !== null && got > length) throw new Error(`the server sent ${got} bytes of a file that has ${length}, as it said`);
     const bytes = new Uint8Array(got);
@@ -136,7 +140,8 @@ export async function readHead(address: string, module: Module, token: string, p
       bytes.set(part, at);
       at += part.length;
     }
-    return { name: fileName(address), fileBytes: length ?? got, bytes, address: response.url || address, requests: 1, tag: response.headers.get("etag") };
+    const headBytes = scanned < 0 ? -scanned : got;
+    return { name: fileName(address), fileBytes: length ?? got, bytes, headBytes, address: response.url || address, requests: 1, tag: response.headers.get("etag") };
   } finally {
     request.end();
   }

@@ -73,7 +73,12 @@ function remote(head: RemoteHead, token: string): Source {
     remote: true,
     read(offset, length) {
       const part = has(offset, length);
-      return part ? part.bytes.subarray(offset - part.start, offset - part.start + length) : null;
+      if (part) return part.bytes.subarray(offset - part.start, offset - part.start + length);
+      if (offset >= head.headBytes) return null;
+      // The module reads heads in large pieces, and does not look at what is behind them, which may not be there.
+      const bytes = new Uint8Array(length);
+      bytes.set(head.bytes.subarray(offset, offset + length));
+      return bytes;
     },
     async load(offset, length) {
       if (has(offset, length)) return;

@@ -31,6 +31,12 @@ const hooks = {
     response.writeHead(206, { "content-range": "bytes 0-99/100" });
     response.end(whole);
   },
+  // The head, and nothing more for now.
+  "/slow/tiny.gguf": (_, response) => {
+    response.writeHead(206, { "content-length": whole.length, "content-range": `bytes 0-${whole.length - 1}/${whole.length}` });
+    response.write(whole.subarray(0, 2100));
+    setTimeout(() => response.end(whole.subarray(2100)), 3000);
+  },
   // Ends before the head does.
   "/short/tiny.gguf": (_, response) => {
     response.writeHead(206, { "content-length": whole.length, "content-range": `bytes 0-${whole.length - 1}/${whole.length}` });
@@ -74,7 +80,7 @@ test("servers of all kinds", async () => {
     await page.getByRole("row", { name: new RegExp(`tiny.gguf ${bytes}`) }).waitFor();
   };
   const length = whole.length.toLocaleString("en");
-  for (const kind of ["files", "moved", "whole", "hidden", "chunked"]) {
+  for (const kind of ["files", "slow", "moved", "whole", "hidden", "chunked"]) {
     await ask(page, `${other.origin}/${kind}/tiny.gguf`);
     await opens(length);
     await ask(page, `${other.origin}/status/404`);

@@ -113,8 +113,8 @@ fn letters_of_llama_cpp_have_a_tip() {
 fn every_command_that_writes_a_model_has_output() {
     for (command, options) in all() {
         let has = |name: &str| options.iter().any(|option| option.name == name);
-        // `name` renames, `man` writes into a folder, `perplexity` writes probabilities.
-        if has("force") && !["name", "man", "perplexity"].contains(&command.as_str()) {
+        // `name` renames, `man` writes into a folder, `perplexity` writes probabilities, `check` and `diff` write pages.
+        if has("force") && !["name", "man", "perplexity", "check", "diff"].contains(&command.as_str()) {
             assert!(has("output"), "{command} has no --output");
         }
     }
