@@ -34,8 +34,15 @@ const MOST_MISSING = 8;
 const reader = new FileReaderSync();
 
 function local(file: File): Source {
-  let window = new Uint8Array();
-  let start = 0;
+  // The last two parts that were read: one is in use while the next one is read.
+  let windows: { start: number; bytes: Uint8Array }[] = [];
+  const find = (offset: number, length: number) =>
+    windows.find(({ start, bytes }) => offset >= start && offset + length <= start + bytes.length);
+  const keep = (start: number, bytes: Uint8Array) => {
+    const kept = { start, bytes };
+    windows = [kept, ...windows.slice(0, 1)];
+    return kept;
+  };
   const slice = (from: number, to: number) => new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to)));
   return {
     name: file.name,
@@ -43,20 +50,16 @@ function local(file: File): Source {
     remote: false,
     read(offset, length) {
       try {
-        if (offset < start || offset + length > start + window.length) {
-          if (length >= WINDOW) return slice(offset, offset + length);
-          start = offset;
-          window = slice(offset, Math.min(file.size, offset + WINDOW));
-        }
-        return window.subarray(offset - start, offset - start + length);
+        const known = find(offset, length);
+        if (!known && length >= WINDOW) return slice(offset, offset + length);
+        const { start, bytes } = known ?? keep(offset, slice(offset, Math.min(file.size, offset + WINDOW)));
+        return bytes.subarray(offset - start, offset - start + length);
       } catch {
         return null;
       }
     },
     async load(offset, length) {
-      if (offset >= start && offset + length <= start + window.length) return;
-      const bytes = new Uint8Array(await file.slice(offset, offset + length).arrayBuffer());
-      [start, window] = [offset, bytes];
+      if (!find(offset, length)) keep(offset, new Uint8Array(await file.slice(offset, offset + length).arrayBuffer()));
     },
   };
 }
@@ -197,9 +200,19 @@ async function statistics(module: Module, ask: Ask & { kind: "statistics" }, sha
   const all = parts.reduce((sum, [, n]) => sum + n, 0) * 2;
   let done = 0;
   module.step("survey", ask.shard, ask.index, ask.bins);
+  /** Begins to read a part. What fails is thrown where the part is waited for. */
+  const load = ([at, length]: [number, number]) => {
+    const loading = source.load(start + at, length);
+    loading.catch(() => {});
+    return loading;
+  };
+  let loading = parts[0] && load(parts[0]);
   for (const pass of [0, 1]) {
-    for (const [at, length] of parts) {
-      await source.load(start + at, length);
+    for (const [i, [at, length]] of parts.entries()) {
+      await loading;
+      // The next part is read while this one is added up; after the last one, the first one again.
+      const next = parts[i + 1] ?? (pass === 0 ? parts[0] : undefined);
+      loading = next && load(next);
       for (let part = at; part < at + length; part += 4 * step) {
         const n = Math.min(4 * step, at + length - part);
         await go();
