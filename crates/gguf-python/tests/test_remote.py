@@ -108,7 +108,10 @@ model = gk.open("hf:org/model")
 print(model.path, model.files[0], len(pickle.loads(pickle.dumps(model))), gk.check("hf:org/model").ok)
 """
     env = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "hub"), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
-    run = lambda code: subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)  # noqa: E731
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
     done = run(program)
     assert done.stdout.split() == ["hf:org/model", "hf:org/model/tiny.gguf", "12", "True"], done.stderr
 
