@@ -1,7 +1,8 @@
-"""Times the module, its drop-in and gguf-py: `compare.py VOCABULARY.gguf GGUF_PY`.
+"""Times the module, its drop-in and gguf-py: `compare.py VOCABULARY.gguf GGUF_PY [ALL_CORES]`. Needs transformers 4.57.
 
-VOCABULARY.gguf is a file with a large vocabulary, and GGUF_PY the folder with the original package `gguf`. Each reader runs in a process of its own. Every
-result is compared before its time is printed: seconds, the least of several runs, and the growth of the process in bytes.
+VOCABULARY.gguf is a file with a large vocabulary, and GGUF_PY the folder with the original package `gguf`. ALL_CORES is the program that times the library in
+Rust: `cargo build --profile python -p gguf-quants --example all_cores`. Each reader runs in a process of its own. Every result is compared before its time is
+printed: seconds, the least of several runs, their processor time in parentheses, and the growth of the process in bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ def resident() -> int:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS"))
 
 
-def least(times: int, work: Callable[[], object]) -> float:
+def least(times: int, work: Callable[[], object]) -> tuple[float, float]:
+    """The time and the processor time of the fastest of several runs."""
     seconds = []
     for _ in range(times):
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         work()
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start, time.process_time() - processor))
     return min(seconds)
 
 
+def shown(seconds: tuple[float, float]) -> str:
+    return f"{seconds[0] * 1e3:8.1f} ({seconds[1] * 1e3:.1f}) ms"
+
+
 def opening(path: str, kind: str, times: int) -> dict[str, Any]:
-    """What a reader takes to open a file, and to read its tokens as transformers does."""
+    """What a reader takes to open a file, and to read all of its arrays: those of gguf-py as transformers does."""
     if kind == "ggufkit":
         import ggufkit
 
@@ -40,10 +46,11 @@ def opening(path: str, kind: str, times: int) -> dict[str, Any]:
         model = ggufkit.open(path)
         grown = resident() - before
         tokens = model.metadata["tokenizer.ggml.tokens"]
+        arrays = [key for key, value in model.metadata.items() if isinstance(value, ggufkit.Array)]
         return {
             "open": least(times, lambda: ggufkit.open(path)),
             "bytes": grown,
-            "tokens": least(times, tokens.tolist),
+            "values": least(times, lambda: [model.metadata[key].tolist() for key in arrays]),
             "check": [len(tokens), tokens[len(tokens) // 2], len(model.metadata)],
         }
     from gguf import GGUFReader
@@ -53,17 +60,16 @@ def opening(path: str, kind: str, times: int) -> dict[str, Any]:
     grown = resident() - before
     field = reader.fields["tokenizer.ggml.tokens"]
 
-    def tokens_of() -> list[str]:
-        # transformers: load_gguf_checkpoint with _gguf_parse_value.
-        from array import array
+    from transformers.integrations.ggml import _gguf_parse_value
 
-        return [array("B", list(field.parts[index])).tobytes().decode() for index in field.data]
+    def parsed(field: Any) -> list[Any]:
+        return [_gguf_parse_value(field.parts[index], field.types) for index in field.data]
 
-    found = tokens_of()
+    found = parsed(field)
     return {
         "open": least(times, lambda: GGUFReader(path)),
         "bytes": grown,
-        "tokens": least(times, tokens_of),
+        "values": least(times, lambda: [parsed(field) for field in reader.fields.values()]),
         "check": [len(found), found[len(found) // 2], sum(not name.startswith("GGUF.") for name in reader.fields)],
     }
 
@@ -102,7 +108,7 @@ def child(*arguments: str, folder: str | None = None) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(path: str, original: str) -> None:
+def main(path: str, original: str, all_cores: str | None) -> None:
     import ggufkit.compat
 
     print(f"{os.path.getsize(path):,} bytes: {path}")
@@ -114,16 +120,21 @@ def main(path: str, original: str) -> None:
     assert len({json.dumps(result["check"]) for _, result in readers}) == 1, readers
     for name, result in readers:
         memory = result["bytes"] / os.path.getsize(path)
-        print(f"{name:26} open {result['open'] * 1e3:9.1f} ms  memory {memory:6.1f} x file  all tokens {result['tokens'] * 1e3:8.1f} ms")
+        print(f"{name:26} open {shown(result['open'])}  memory {memory:6.1f} x file  all values {shown(result['values'])}")
+    rust = {}
+    if all_cores:
+        lines = subprocess.run([all_cores], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        rust = {name: (float(encode), float(decode)) for name, encode, decode in map(str.split, lines)}
     ours = child("codecs", "ggufkit")
     dropin = child("codecs", "gguf", folder=str(ggufkit.compat.folder()))
     theirs = child("codecs", "gguf", folder=original)
     for name, (encode, decode, digest) in ours.items():
         others = [codec[name] for codec in (dropin, theirs) if name in codec]
         assert all(other[2] == digest for other in others), name
-        line = f"{name:5} {N:,} weights: encode {encode:6.3f} s, decode {decode:6.3f} s"
-        line += f"; drop-in {dropin[name][0]:6.3f}, {dropin[name][1]:6.3f}" if name in dropin else ""
-        line += f"; gguf-py {theirs[name][0]:6.3f}, {theirs[name][1]:6.3f}" if name in theirs else ""
+        line = f"{name:5} {N:,} weights: encode {shown(encode)}, decode {shown(decode)}"
+        line += f"; drop-in {shown(dropin[name][0])}, {shown(dropin[name][1])}"
+        line += f"; gguf-py {shown(theirs[name][0])}, {shown(theirs[name][1])}" if name in theirs else ""
+        line += f"; Rust {rust[name][0] * 1e3:.1f} ms, {rust[name][1] * 1e3:.1f} ms" if name in rust else ""
         print(line)
 
 
@@ -133,7 +144,7 @@ if __name__ == "__main__":
             print(json.dumps(opening(path, kind, int(times))))
         case ["codecs", kind]:
             print(json.dumps(codecs(kind)))
-        case [path, original]:
-            main(path, original)
+        case [path, original, *all_cores]:
+            main(path, original, *all_cores or [None])
         case _:
             sys.exit(__doc__)
