@@ -21,7 +21,8 @@ fn main() {
         "-Wl,--icf=all".to_string(),
     ];
     // Tables for unwinding, half a megabyte, are omitted where a panic aborts the program. Cargo does not tell whether it does (`CARGO_CFG_PANIC`
-    // is that of the target); of all profiles, only `release` of this workspace has this level.
+    // is that of the target); of all profiles, only `release` of this workspace has this level, and `python`, whose program
+    // then cannot unwind either: a panic ends it.
     if is("OPT_LEVEL", "z") {
         let script = env::var("CARGO_MANIFEST_DIR").unwrap_or_default() + "/no-unwind.ld";
         options.push(format!("-Wl,-T,{script},--no-eh-frame-hdr"));
