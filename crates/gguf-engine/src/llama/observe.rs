@@ -73,14 +73,14 @@ impl<'a> Observer<'a> {
     /// Begins a group of evaluations: all before are finished.
     pub fn begin(&mut self) {
         if self.what != Observe::Nothing {
-            self.finished.clone_from(&self.sums);
+            copy(&self.sums, &mut self.finished);
         }
     }
 
     /// Drops what was added since the group began.
     pub fn roll_back(&mut self) {
         if self.what != Observe::Nothing {
-            self.sums.clone_from(&self.finished);
+            copy(&self.finished, &mut self.sums);
         }
     }
 
@@ -151,6 +151,20 @@ impl<'a> Observer<'a> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Copies sums into the memory of others: those of a large mixture of experts take a gigabyte, and are copied before each batch.
+fn copy(from: &Observed, to: &mut Observed) {
+    to.retain(|name, _| from.contains_key(name));
+    for (name, sums) in from {
+        match to.get_mut(name) {
+            Some(Sums { values, counts }) => {
+                values.clone_from(&sums.values);
+                counts.clone_from(&sums.counts);
+            }
+            None => drop(to.insert(name.clone(), sums.clone())),
+        }
     }
 }
 
@@ -282,6 +296,20 @@ mod tests {
         assert_eq!(name_of("CUDA0#blk.0.attn_k.weight#0"), "blk.0.attn_k.weight");
         assert_eq!(name_of("CUDA0#blk.0.attn_k.weight"), "blk.0.attn_k.weight");
         assert_eq!(name_of("blk.0.attn_k.weight"), "blk.0.attn_k.weight");
+    }
+
+    #[test]
+    fn copies_of_sums_keep_their_memory() {
+        let sums = |x: f32| Sums { values: vec![x; 100], counts: vec![1] };
+        let mut from = Observed::from([(b"a".to_vec(), sums(1.0)), (b"b".to_vec(), sums(2.0))]);
+        let mut to = Observed::from([(b"z".to_vec(), sums(3.0))]);
+        copy(&from, &mut to);
+        assert_eq!(to, from);
+        let place = |of: &Observed| of[&b"a"[..]].values.as_ptr();
+        let before = place(&to);
+        from.get_mut(&b"a"[..]).unwrap().values[7] = 4.0;
+        copy(&from, &mut to);
+        assert_eq!((to == from, place(&to)), (true, before));
     }
 
     #[test]

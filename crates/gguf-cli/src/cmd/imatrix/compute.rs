@@ -186,7 +186,8 @@ impl Args {
                 let path = beside(&self.output, &format!(".at_{done}"));
                 self.write(ui, &run.sums()?, &datasets, format, &path, &watch)?;
             }
-            if self.resume && (watch.is_cancelled() || watch.elapsed() >= kept_at + KEEP_EVERY) {
+            // Without a finished window, there is nothing to keep.
+            if self.resume && done > 0 && (watch.is_cancelled() || watch.elapsed() >= kept_at + KEEP_EVERY) {
                 kept_at = watch.elapsed();
                 let Perplexity { count, nll, nll2 } = *run.perplexity();
                 let kept = Kept { identity: identity.clone(), n_windows: done, count, nll, nll2 };
