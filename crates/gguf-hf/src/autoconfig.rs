@@ -165,7 +165,8 @@ const ENDINGS: [&str; 10] = [
 pub(crate) fn model_type_of(class: &str) -> Option<&'static str> {
     let stem = ENDINGS.iter().find_map(|ending| class.strip_suffix(ending))?;
     // The text part of a multimodal model has a class of its own.
-    let of_text = table().classes.get(&format!("{stem}TextConfig")).filter(|_| class.ends_with("ForCausalLM"));
+    let is_text = class.ends_with("ForCausalLM") || class.ends_with("TextModel");
+    let of_text = table().classes.get(&format!("{stem}TextConfig")).filter(|_| is_text);
     let class = of_text.or_else(|| table().classes.get(&format!("{stem}Config")))?;
     Some(class.model_type.as_str())
 }

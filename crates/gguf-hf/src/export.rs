@@ -16,6 +16,7 @@ mod config;
 mod files;
 mod folder;
 mod key_values;
+mod losses;
 pub(crate) mod problem;
 mod restore;
 mod solve;
@@ -203,7 +204,15 @@ fn architecture_of(gguf: &Gguf<'_>) -> Result<String, ExportProblem> {
 }
 
 /// Why files of an architecture cannot be exported to checkpoints of a class, or not without loss; `None` if they can.
-pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<&'static str> {
+pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint, class: &str) -> Option<&'static str> {
+    let name = checkpoint.architecture(architecture);
+    let is_known = |(known, of, _): &&(&str, &str, &str)| *known == class && *of == name;
+    let reason = losses::LOSSES.iter().find(is_known).map(|(.., reason)| *reason);
+    reason.or_else(|| obstacle_of_table(architecture, checkpoint))
+}
+
+/// What the rows of an architecture and the facts of a checkpoint lose.
+fn obstacle_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<&'static str> {
     if !checkpoint.facts.peeked.is_empty() {
         return Some("values of tensors become key-values");
     }
@@ -403,7 +412,7 @@ impl Attempt {
         documents.extend(card::files(gguf));
         let reads_pooling = |key: &gguf_model::arch::Key| crate::formula::reads(key.formula, Fact::SentencePooling);
         if candidate.checkpoint.keys.iter().copied().flatten().any(reads_pooling) {
-            documents.extend(card::modules(gguf));
+            documents.extend(card::modules(gguf, candidate.checkpoint));
         }
 
         let mut folder = PlannedFolder::new(&options.folder);

@@ -1,6 +1,7 @@
 //! The model card, `README.md` with the metadata of the file as front matter, and `generation_config.json`.
 
 use gguf_format::Gguf;
+use gguf_model::arch::Checkpoint;
 use serde_json::{Map, Value as Json, json};
 
 use super::key_values::{json_of, number};
@@ -57,6 +58,9 @@ pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
             generation.insert(name.to_owned(), json_of(value));
         }
     }
+    if let Some(tokens) = gguf.get("tokenizer.ggml.suppress_tokens") {
+        generation.insert("suppress_tokens".to_owned(), json_of(tokens));
+    }
     if !generation.is_empty() {
         files.push(("generation_config.json".to_owned(), pretty(&Json::Object(generation))));
     }
@@ -64,8 +68,8 @@ pub(super) fn files(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
 }
 
 /// The modules of sentence-transformers for a sentence encoder.
-pub(super) fn modules(gguf: &Gguf<'_>) -> Vec<(String, Vec<u8>)> {
-    let Some(mode) = super::config::pooling(gguf) else { return Vec::new() };
+pub(super) fn modules(gguf: &Gguf<'_>, checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
+    let Some(mode) = super::config::pooling(gguf, checkpoint) else { return Vec::new() };
     let module = |number: u32, path: &str, ty: &str| json!({ "idx": number, "name": number.to_string(), "path": path, "type": format!("sentence_transformers.models.{ty}") });
     let modules = json!([module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")]);
     let arch = gguf.get_as::<&str>("general.architecture").unwrap_or_default();

@@ -9,7 +9,7 @@ use gguf_model::arch::{
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
-use super::key_values::{is_default, json_of, number};
+use super::key_values::{is_constant, is_default, json_of, number};
 use super::solve::{Edit, Solver};
 use super::tokenizer;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
@@ -71,7 +71,8 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
     let all = models.filter(|(architecture, checkpoint)| checkpoint.architecture(architecture) == name).chain(towers);
     for (architecture, checkpoint) in all {
         for class in checkpoint.classes {
-            let model_type = autoconfig::model_type_of(class);
+            let own = OWN_TYPES.iter().find(|(known, _)| known == class).map(|(_, own)| *own);
+            let model_type = autoconfig::model_type_of(class).filter(|_| own.is_none());
             let defaults = model_type.map(autoconfig::defaults_of).unwrap_or_default();
             let text = model_type.and_then(autoconfig::text_defaults_of).filter(|_| !is_tower);
             let (is_nested, defaults) = (text.is_some(), text.unwrap_or(defaults));
@@ -82,7 +83,7 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if checkpoint.is_raw { 10_000 } else { 0 };
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
             rank += if tokenizer::is_read(gguf, checkpoint) { 0 } else { UNREAD };
-            let (pooling, n_tokens) = (pooling(gguf), tensors.n_tokens);
+            let (pooling, n_tokens) = (pooling(gguf, checkpoint), tensors.n_tokens);
             let start = Start {
                 architecture,
                 checkpoint,
@@ -94,6 +95,7 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
                 n_tokens,
                 is_nested,
                 is_tower,
+                own_type: own,
             };
             found.extend(start.solved(gguf, tensors));
         }
@@ -102,15 +104,22 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
     found
 }
 
+/// Classes outside of transformers whose names are like those of its classes, and their `model_type`.
+const OWN_TYPES: [(&str, &str); 1] = [("LlamaBidirectionalModel", "llama_bidirec")];
+
 /// The rank from which on classes do not read the tokenizer.
 const UNREAD: usize = 1_000_000;
 
 /// The field of rotary parameters of each kind of attention.
 const PARAMETERS: &str = "rope_parameters";
 
-/// The pooling of a sentence encoder, by the name of its setting.
-pub(super) fn pooling(gguf: &Gguf<'_>) -> Option<&'static str> {
+/// The pooling of a sentence encoder, by the name of its setting, unless all files of the class have the same.
+pub(super) fn pooling(gguf: &Gguf<'_>, checkpoint: &Checkpoint) -> Option<&'static str> {
     let arch = gguf.get_as::<&str>("general.architecture").ok()?;
+    let mut rows = checkpoint.keys.iter().copied().flatten();
+    if rows.any(|row| row.key == "pooling_type" && is_constant(row)) {
+        return None;
+    }
     match number(gguf, &format!("{arch}.pooling_type"))? {
         1 => Some("mean"),
         2 => Some("cls"),
@@ -155,6 +164,8 @@ struct Start {
     /// Whether the class keeps the fields of the language model in an object.
     is_nested: bool,
     is_tower: bool,
+    /// The `model_type` of a class that transformers does not have.
+    own_type: Option<&'static str>,
 }
 
 /// The changes that were tried, with the key or the condition that was their reason.
@@ -253,7 +264,7 @@ impl Start {
         let arch = self.checkpoint.architecture(self.architecture);
         let mut document = Map::new();
         document.insert("architectures".to_owned(), json!([self.class]));
-        document.extend(self.model_type.map(|ty| ("model_type".to_owned(), json!(ty))));
+        document.extend(self.model_type.or(self.own_type).map(|ty| ("model_type".to_owned(), json!(ty))));
         if !self.is_tower {
             let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
             document.insert(self.blocks_field().to_owned(), json!(blocks));
@@ -351,7 +362,9 @@ impl Start {
         now: &Evaluated,
         solver: &Solver<'_>,
     ) -> Option<Map<String, Json>> {
-        let formulas = now.failed.iter().filter_map(|text| Formula::parse(text).ok());
+        // A formula with a table says more about its fields than the others that read them.
+        let (of_tables, others): (Vec<&str>, Vec<&str>) = now.failed.iter().partition(|text| text.contains("one_of("));
+        let formulas = of_tables.into_iter().chain(others).filter_map(|text| Formula::parse(text).ok());
         let usual = usual(rows, &now.fields);
         let changes = formulas.flat_map(|formula| solver.completions(&formula, &usual));
         let changed = changes.filter_map(|edits| self.all_applied(document, edits));

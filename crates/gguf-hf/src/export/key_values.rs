@@ -1,12 +1,28 @@
 //! Key-values of a GGUF file as values of JSON.
 
 use gguf_format::{Gguf, ValueRef};
-use gguf_model::arch::Checkpoint;
+use gguf_model::arch::{Checkpoint, Key};
 use serde_json::{Value as Json, json};
 
-/// Whether the table has a default for the unknown token, so that the files of the class do not name it.
+use super::TOKEN_IDS;
+use crate::formula::Formula;
+
+/// Whether the table has a special token itself, so that the files of the class do not name it: the default of the unknown token, or a
+/// constant as its id.
 pub(super) fn is_default(checkpoint: &Checkpoint, kind: &str) -> bool {
-    kind == "unk" && checkpoint.tokenizer.special_tokens.iter().any(|(known, _)| *known == kind)
+    let has_default = || checkpoint.tokenizer.special_tokens.iter().any(|(known, _)| *known == kind);
+    let name = TOKEN_IDS.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name);
+    let of_kind = |key: &str| {
+        let stem = key.strip_prefix("tokenizer.ggml.").and_then(|own| own.strip_suffix("_token_id"));
+        name.is_some() && stem == name
+    };
+    let mut keys = checkpoint.tokenizer.keys.iter().copied().flatten();
+    kind == "unk" && has_default() || keys.any(|row| of_kind(row.key) && is_constant(row))
+}
+
+/// Whether the value of a key does not depend on the configuration.
+pub(super) fn is_constant(row: &Key) -> bool {
+    matches!(Formula::parse(row.formula), Ok(Formula::Constant(_)))
 }
 
 /// An integer that is not negative.

@@ -97,9 +97,9 @@ fn exports() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
     let towers = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
     let mut classes: Vec<(&str, &str, Option<&str>)> = Vec::new();
     for (architecture, checkpoint) in gguf_hf::arch::supported().chain(towers) {
-        let why = gguf_hf::export::obstacle(architecture, checkpoint);
         let name = checkpoint.architecture(architecture);
-        classes.extend(checkpoint.classes.iter().map(|class| (*class, name, why)));
+        let why = |class: &str| gguf_hf::export::obstacle(architecture, checkpoint, class);
+        classes.extend(checkpoint.classes.iter().map(|class| (*class, name, why(class))));
     }
     classes.compact_sort_by(Ord::cmp);
     classes.dedup_by_key(|(class, name, _)| (*class, *name));
