@@ -147,7 +147,14 @@ for (const [mode, options] of MODES) {
       await check(await button.textContent());
     }
     await view(page, "Tensors");
+    await page.getByLabel("By layer").check();
+    await page.getByRole("cell", { name: "blk.0", exact: true }).waitFor();
+    await check("layers");
+    await page.getByLabel("By layer").uncheck();
     await page.getByRole("button", { name: "token_embd.weight", exact: true }).click();
+    await page.getByRole("button", { name: "Measure all types" }).click();
+    await page.getByRole("progressbar").waitFor({ state: "detached", timeout: 60_000 });
+    await check("other types");
     await page.getByRole("button", { name: "Compute the statistics" }).click();
     await page.getByRole("table", { name: "Statistics" }).waitFor();
     await page.getByLabel("Columns from").fill("16");
