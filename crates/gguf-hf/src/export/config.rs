@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
 use super::key_values::{is_constant, is_default, json_of, number};
-use super::solve::{Edit, Solver};
+use super::solve::{Edit, Solver, has_table};
 use super::tokenizer;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
 use crate::autoconfig;
@@ -363,8 +363,9 @@ impl Start {
         solver: &Solver<'_>,
     ) -> Option<Map<String, Json>> {
         // A formula with a table says more about its fields than the others that read them.
-        let (of_tables, others): (Vec<&str>, Vec<&str>) = now.failed.iter().partition(|text| text.contains("one_of("));
-        let formulas = of_tables.into_iter().chain(others).filter_map(|text| Formula::parse(text).ok());
+        let formulas = now.failed.iter().filter_map(|text| Formula::parse(text).ok());
+        let (of_tables, others): (Vec<Formula>, Vec<Formula>) = formulas.partition(has_table);
+        let formulas = of_tables.into_iter().chain(others);
         let usual = usual(rows, &now.fields);
         let changes = formulas.flat_map(|formula| solver.completions(&formula, &usual));
         let changed = changes.filter_map(|edits| self.all_applied(document, edits));

@@ -543,6 +543,13 @@ fn number_like(like: &Json, number: f64) -> Json {
     }
 }
 
+/// Whether a formula has a table (`one_of`).
+pub(super) fn has_table(formula: &Formula) -> bool {
+    let mut tables = Vec::new();
+    tables_of(formula, &mut tables);
+    !tables.is_empty()
+}
+
 /// The operands of `one_of` in a formula, with the entries of its tables.
 fn tables_of<'f>(formula: &'f Formula, out: &mut Vec<(&'f Formula, Vec<&'f str>)>) {
     match formula {
