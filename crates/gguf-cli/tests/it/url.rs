@@ -76,7 +76,7 @@ const OF_LIBRARY: &[&str] = &[
 ];
 
 /// Commands that read no model, or only files of this machine; and those of `plans_are_read_from_urls`.
-const OTHERS: &[&str] = &["repair", "engine", "completions", "man", "part", "commit"];
+const OTHERS: &[&str] = &["repair", "view", "engine", "completions", "man", "part", "commit"];
 
 #[test]
 fn no_command_is_left_out() {
