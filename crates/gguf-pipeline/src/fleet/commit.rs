@@ -17,6 +17,9 @@ use crate::progress::{Cancelled, Event, Progress};
 use crate::report::{ErrorsOfTensors, Report};
 use crate::workers;
 
+/// The parts of an output, with their manifests.
+type Manifests = Vec<(Part, Manifest)>;
+
 /// How far the parts of a plan are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,7 +129,7 @@ impl FleetPlan {
     }
 
     /// For each output its manifests, or `None` if it is complete.
-    fn manifests(&self, places: &[Box<dyn Place>]) -> Result<Vec<Option<Vec<(Part, Manifest)>>>, FleetError> {
+    fn manifests(&self, places: &[Box<dyn Place>]) -> Result<Vec<Option<Manifests>>, FleetError> {
         let (mut done, mut missing) = (Vec::new(), Vec::new());
         for (number, (file, place)) in self.files.iter().zip(places).enumerate() {
             if self.is_complete(file, &**place)? {
