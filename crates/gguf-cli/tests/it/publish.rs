@@ -593,6 +593,7 @@ fn the_base_model_of_a_card_is_the_quantized_model() {
     let model = model(dir.path());
     let model = text(&model);
     let readme = dir.path().join("README.md");
+    fs::write(dir.path().join("NOTICE"), "").unwrap();
     let parent = ["general.base_model.count=1", "general.base_model.0.repo_url=https://huggingface.co/Org/Parent"];
     gguf([&["set", model, "-q"], &parent[..]].concat()).exits(0);
     let card = gguf(["card", model, "--no-hash", "-q"]).exits(0);
@@ -644,19 +645,14 @@ fn cards_link_to_the_files_in_their_repository() {
     assert!(card.contains("\nquantized_by: me\n"), "{card}");
     let readme = dir.path().join("README.md");
     fs::write(&readme, &card).unwrap();
-    gguf([&args[..4], &["--check", text(&readme), "--quantized-by", "me"]].concat()).exits(0);
-    gguf([&args[..], &["--check", text(&readme)]].concat()).exits(0);
-    fs::write(&readme, card.replace("/BF16/m-00002", "/m-00002")).unwrap();
-    gguf([&args[..], &["--check", text(&readme)]].concat())
-        .exits(1)
-        .prints(&[&format!("m-00002-of-00002.gguf has no link to {root}/BF16/m-00002-of-00002.gguf")]);
+    let check = || gguf([&args[..], &["--check", text(&readme)]].concat());
     // The license is a file that must be published, too.
-    fs::write(&readme, card.replace("\nquantized_by: me\n", "\nquantized_by: me\nlicense_link: LICENSE.md\n")).unwrap();
-    gguf([&args[..], &["--check", text(&readme)]].concat())
-        .exits(1)
-        .prints(&["license_link is \"LICENSE.md\", but no such file is beside the README"]);
-    fs::write(dir.path().join("LICENSE.md"), "").unwrap();
-    gguf([&args[..], &["--check", text(&readme)]].concat()).exits(0);
+    check().exits(1).prints(&["license_link is \"NOTICE\", but no such file is beside the README"]);
+    fs::write(dir.path().join("NOTICE"), "").unwrap();
+    check().exits(0);
+    gguf([&args[..4], &["--check", text(&readme), "--quantized-by", "me"]].concat()).exits(0);
+    fs::write(&readme, card.replace("/BF16/m-00002", "/m-00002")).unwrap();
+    check().exits(1).prints(&[&format!("m-00002-of-00002.gguf has no link to {root}/BF16/m-00002-of-00002.gguf")]);
     let json = gguf([&args[..], &["--json", "--quantized-by", "You"]].concat()).exits(0).json();
     assert_eq!(json["front_matter"]["quantized_by"], "You");
     let urls: Vec<&str> = json["models"]
