@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::check::{Finding, Place, Report, Rule, Severity};
 use gguf_format::sort::CompactSort as _;
-use ggufkit::{Check, CheckOptions, Model};
+use ggufkit::{Check, CheckOptions, HeadOf, Model, ModelFile};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json::{self, List};
-use crate::open;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, wrap};
 
 /// The heading of findings that concern the whole model instead of a single shard.
@@ -330,13 +329,16 @@ pub fn described_by_check(path: &Path) -> String {
     format!("`gguf check {}` describes all problems", shown_path(path))
 }
 
-/// Warns of an open model that llama.cpp does not load, because what is made from it does not load, either. Remote models are not checked,
-/// which takes further requests.
-pub fn warn_of_errors(ui: &mut Ui, path: &Path, model: &Model) {
-    if open::is_url(path) {
-        return;
-    }
-    if let Some(error) = first_error(&ggufkit::check_model(model, &CheckOptions::default())) {
-        ui.warning(&format!("{error}; {}", described_by_check(path)));
-    }
+/// A warning about an open model that llama.cpp does not load, because what is made from it does not load, either. Only heads are checked.
+pub fn warning_of_errors(path: &Path, model: &Model) -> Option<String> {
+    let name = |file: &ModelFile| file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names: Vec<String> = model.files().iter().map(name).collect();
+    let heads: Vec<HeadOf<'_>> = model
+        .files()
+        .iter()
+        .zip(&names)
+        .map(|(file, name)| HeadOf { name, bytes: file.gguf().bytes(), file_bytes: file.file_bytes() })
+        .collect();
+    let error = first_error(&ggufkit::check_heads(&heads, &CheckOptions::default()))?;
+    Some(format!("{error}; {}", described_by_check(path)))
 }

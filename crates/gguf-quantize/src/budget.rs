@@ -234,7 +234,7 @@ impl ChooseTypes for Budget<'_> {
         model.check_decisions(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
         for tensor in &mut open {
-            tensor.errors = vec![0.0; tensor.types.len()].into();
+            tensor.errors = tensor.types.iter().map(|_| 0.0).collect();
         }
         choose(model, &decisions, &open, self.limit, None)?;
         measure(model.draft(), &mut open, self.measured, self.threads, self.progress)?;

@@ -162,11 +162,10 @@ impl Args {
             true => Model::from_files(vec![stdin::open()?])?,
             false => open::model(&self.model)?,
         };
-        if !stdin::is_stdin(&self.model) {
-            findings::warn_of_errors(ui, &self.model, &model);
-        }
+        let warning = findings::warning_of_errors(&self.model, &model);
         let weights = Weights::of(&model);
         let estimate = estimate(model, &setup)?;
+        warning.iter().for_each(|warning| ui.warning(warning));
         let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
         let fits = self.memory.map(|memory| needed <= memory);
         match self.json {

@@ -68,8 +68,7 @@ Examples:
   gguf quantize model-f16.gguf --list                  list file types with their sizes
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf Q4_K_M --html report.html     the error of each tensor and layer as a page
-  gguf quantize in.gguf out.gguf IQ3_S --resume        run again to continue after an interruption")]
+  gguf quantize in.gguf out.gguf Q4_K_M --html report.html     the error of each tensor and layer as a page")]
 pub struct Args {
     /// GGUF model; any shard of a split model
     input: PathBuf,
@@ -302,8 +301,9 @@ impl How {
     /// A draft that copies the input, with the requested chat templates and reserved space.
     fn draft(&self, ui: &mut Ui, input: &Path) -> Result<Draft, Failure> {
         let model = open::model(input)?;
-        findings::warn_of_errors(ui, input, &model);
+        let warning = findings::warning_of_errors(input, &model);
         let mut draft = Draft::copy_of(model)?;
+        warning.iter().for_each(|warning| ui.warning(warning));
         self.templates.apply(&mut draft.head)?;
         if let Some(bytes) = self.reserve {
             gguf_edit::reserve(&mut draft.head, bytes);
