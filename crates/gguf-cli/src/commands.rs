@@ -125,6 +125,7 @@ pub fn parse() -> Result<Request, clap::Error> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let short = match args.get(1).and_then(|command| command.to_str()) {
         Some("estimate") => cmd::estimate::SHORT,
+        #[cfg(feature = "engine")]
         Some("perplexity" | "kld" | "sensitivity" | "imatrix") => cmd::evaluation::SHORT,
         _ => &[],
     };

@@ -386,15 +386,20 @@ fn transpose<const W: usize>(rows: Loop, run: Loop, raw: &[u8], out: &mut [u8], 
             for (c, line) in tile.iter_mut().enumerate().take(n_columns) {
                 let start = (column + c) * run.from + row * W;
                 let elements = raw.get(start..start + n_rows * W).unwrap_or_default();
-                for (to, from) in line.iter_mut().zip(elements.as_chunks::<W>().0) {
-                    *to = *from;
-                }
+                line.as_flattened_mut()[..elements.len()].copy_from_slice(elements);
             }
             for r in 0..n_rows {
                 let start = to + (row + r) * rows.to + column * run.to;
                 if run.to == W {
                     let line = out.get_mut(start..start + n_columns * W).unwrap_or_default();
-                    for (to, from) in line.as_chunks_mut::<W>().0.iter_mut().zip(&tile) {
+                    // By hand, because the crate is compiled for size. The remainder spares a check of each element.
+                    let r = r % TILE;
+                    let (eights, others) = line.as_chunks_mut::<W>().0.as_chunks_mut::<8>();
+                    let (of_eights, of_others) = tile.split_at(8 * eights.len());
+                    for (to, [a, b, c, d, e, f, g, h]) in eights.iter_mut().zip(of_eights.as_chunks::<8>().0) {
+                        *to = [a[r], b[r], c[r], d[r], e[r], f[r], g[r], h[r]];
+                    }
+                    for (to, from) in others.iter_mut().zip(of_others) {
                         *to = from[r];
                     }
                 } else {
