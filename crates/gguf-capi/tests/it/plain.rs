@@ -314,7 +314,7 @@ fn errors_have_an_offset() {
     assert_eq!(gguf_x_last_error_offset(), 33);
     // SAFETY: the text lives until the next error of this thread.
     let text = unsafe { CStr::from_ptr(gguf_x_last_error()) }.to_str().unwrap();
-    assert_eq!(text, "gguf_init_from_buffer: byte 33: value type 0 (a): invalid value type 99; expected 0 to 12");
+    assert_eq!(text, "gguf_init_from_buffer: byte 33: type of value 0 (a): invalid value type 99; expected 0 to 12");
     // Stored per thread.
     std::thread::spawn(|| assert_eq!(gguf_x_last_error_offset(), u64::MAX)).join().unwrap();
 }
