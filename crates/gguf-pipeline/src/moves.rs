@@ -4,6 +4,7 @@
 //! is inverted by swapping its two sides. A run produces the output range by range, and reads only the required parts of the sources, in
 //! spans as long as the layout allows; so a tensor of any size is written in bounded memory, in any order, by any number of threads.
 
+use gguf_quants::elements::{Loop, transpose};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -110,9 +111,6 @@ const NEAR: u64 = 2048;
 
 /// The maximum number of bytes to read at once.
 const MAX_READ: u64 = 16 << 20;
-
-/// Elements per tile of a blocked transposition, in each direction.
-const TILE: usize = 32;
 
 /// Fills `out` with the output's elements starting at number `first`. Elements that no move covers keep their value.
 ///
@@ -348,14 +346,6 @@ fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
     }
 }
 
-/// An axis in bytes.
-#[derive(Debug, Clone, Copy)]
-struct Loop {
-    count: usize,
-    from: usize,
-    to: usize,
-}
-
 fn nest<const W: usize>(axes: &[Loop], raw: &[u8], from: usize, out: &mut [u8], to: usize) {
     match axes {
         [] => copy::<W>(raw, from, out, to, W),
@@ -366,49 +356,10 @@ fn nest<const W: usize>(axes: &[Loop], raw: &[u8], from: usize, out: &mut [u8], 
             }
         }
         // A transposition.
-        [rows, run] if rows.from == W => transpose::<W>(*rows, *run, raw.get(from..).unwrap_or_default(), out, to),
+        [rows, run] if rows.from == W => transpose(W, *rows, *run, raw.get(from..).unwrap_or_default(), out, to),
         [axis, inner @ ..] => {
             for i in 0..axis.count {
                 nest::<W>(inner, raw, from + i * axis.from, out, to + i * axis.to);
-            }
-        }
-    }
-}
-
-/// Moves the elements of `rows` and `run`, contiguous along `rows` in `raw`, by tiles, so that both sides stay in the cache.
-#[expect(clippy::indexing_slicing, reason = "rows are counted up to the size of a tile; checks would cost time")]
-fn transpose<const W: usize>(rows: Loop, run: Loop, raw: &[u8], out: &mut [u8], to: usize) {
-    let mut tile = [[[0u8; W]; TILE]; TILE];
-    for row in (0..rows.count).step_by(TILE) {
-        let n_rows = TILE.min(rows.count - row);
-        for column in (0..run.count).step_by(TILE) {
-            let n_columns = TILE.min(run.count - column);
-            for (c, line) in tile.iter_mut().enumerate().take(n_columns) {
-                let start = (column + c) * run.from + row * W;
-                let elements = raw.get(start..start + n_rows * W).unwrap_or_default();
-                line.as_flattened_mut()[..elements.len()].copy_from_slice(elements);
-            }
-            for r in 0..n_rows {
-                let start = to + (row + r) * rows.to + column * run.to;
-                if run.to == W {
-                    let line = out.get_mut(start..start + n_columns * W).unwrap_or_default();
-                    // By hand, because the crate is compiled for size. The remainder spares a check of each element.
-                    let r = r % TILE;
-                    let (eights, others) = line.as_chunks_mut::<W>().0.as_chunks_mut::<8>();
-                    let (of_eights, of_others) = tile.split_at(8 * eights.len());
-                    for (to, [a, b, c, d, e, f, g, h]) in eights.iter_mut().zip(of_eights.as_chunks::<8>().0) {
-                        *to = [a[r], b[r], c[r], d[r], e[r], f[r], g[r], h[r]];
-                    }
-                    for (to, from) in others.iter_mut().zip(of_others) {
-                        *to = from[r];
-                    }
-                } else {
-                    for (c, from) in tile.iter().enumerate().take(n_columns) {
-                        if let Some(to) = out.get_mut(start + c * run.to..start + c * run.to + W) {
-                            to.copy_from_slice(&from[r]);
-                        }
-                    }
-                }
             }
         }
     }

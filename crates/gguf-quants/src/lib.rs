@@ -14,7 +14,7 @@
 //!
 //! [`quantize`] and [`dequantize`] convert a tensor in one call. A program with its own threads or memory uses the [`codec`](codec())
 //! of a type with [`Rows`] or blocks and a buffer for the result. [`measure`] computes the errors of decoded values,
-//! [`statistics`] their mean, deviation and histogram.
+//! [`statistics`] their mean, deviation and histogram. [`elements`] moves them between layouts.
 //!
 //! On every CPU and with any number of threads, the results are those of `ggml-quants.c` on x86-64.
 //! Every conversion is implemented in plain arithmetic, and with vectors for speed: see [`Isa`].
@@ -67,6 +67,7 @@
 )]
 pub mod codec;
 mod dispatch;
+pub mod elements;
 #[expect(clippy::cast_possible_truncation, reason = "numbers keep their upper bits, or are rounded")]
 pub mod float;
 #[expect(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "tables have a value for each byte")]
