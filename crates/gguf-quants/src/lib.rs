@@ -14,7 +14,7 @@
 //!
 //! [`quantize`] and [`dequantize`] convert a tensor in one call. A program with its own threads or memory uses the [`codec`](codec())
 //! of a type with [`Rows`] or blocks and a buffer for the result. [`measure`] computes the errors of decoded values,
-//! [`statistics`] their mean, deviation and histogram. [`elements`] moves them between layouts.
+//! [`statistics`] their mean, deviation and histogram. [`transpose`](elements::transpose) moves their bytes between layouts.
 //!
 //! On every CPU and with any number of threads, the results are those of `ggml-quants.c` on x86-64.
 //! Every conversion is implemented in plain arithmetic, and with vectors for speed: see [`Isa`].
