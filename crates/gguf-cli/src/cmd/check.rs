@@ -64,11 +64,10 @@ impl Args {
         if self.files.iter().filter(|path| stdin::is_stdin(path)).count() > 1 {
             return Err(Failure::CouldNotRun("-: standard input is read once; pass - once".to_owned()));
         }
-        let inputs: Vec<&Path> = self.files.iter().map(PathBuf::as_path).collect();
-        self.html.check(&inputs)?;
+        self.html.check(&self.files)?;
         let watch = self.data.then(|| Watch::new(self.shown.quiet));
         let mut verdict = Verdict::Good;
-        let mut all = Vec::new();
+        let (mut all, mut inputs) = (Vec::new(), self.files.clone());
         let mut seen: Vec<(PathBuf, u32)> = Vec::new();
         let mut noted = HashSet::new();
         for path in &self.files {
@@ -82,6 +81,7 @@ impl Args {
             match self.check(path, watch.as_ref()) {
                 Ok(check) => {
                     let sections = sections(&check);
+                    inputs.extend(check.files().iter().map(|(path, _)| path.clone()));
                     let is_other = |section: &Section| section.report.codes().any(|code| code == "file.kind");
                     if !self.shown.quiet
                         && self.at == 0

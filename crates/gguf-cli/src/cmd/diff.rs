@@ -94,15 +94,16 @@ enum Sort {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        self.html.check(&[&self.a, &self.b])?;
         let (a, b) = (open::model(&self.a)?, open::model(&self.b)?);
+        let inputs: Vec<PathBuf> = a.files().iter().chain(b.files()).map(|file| file.path().to_owned()).collect();
+        self.html.check(&inputs)?;
         let watch = Watch::new(self.quiet);
         let options = DiffOptions::default().no_data(self.metadata).threads(self.threads);
         let diff = gguf_edit::diff(a, b, &options, &watch);
         watch.clear();
         let mut diff = diff?;
         self.sort(&mut diff);
-        self.html.write(&[&self.a, &self.b], "gguf.diff/1", &json::document(&self.a, &self.b, &diff, false))?;
+        self.html.write(&inputs, "gguf.diff/1", &json::document(&self.a, &self.b, &diff, false))?;
         if self.json {
             crate::json::print(ui, 3, &json::document(&self.a, &self.b, &diff, true))?;
         } else if !self.quiet {

@@ -16,7 +16,6 @@ use gguf_quantize::mix::Target;
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 
 use crate::cmd::fleet::{Asked, Dividing};
-use crate::cmd::html;
 use crate::cmd::output::{self, Shards};
 use crate::cmd::planned::{Answer, JsonPlan, Planned, Shown};
 use crate::cmd::set::parse_reserve;
@@ -84,7 +83,7 @@ pub struct Args {
     types: Vec<OsString>,
 
     /// List the file types with the bits per weight and the file size of this model, without writing anything
-    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "output", "dry_run", "report", "resume", "hash"])]
+    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "output", "dry_run", "report", "resume", "hash", "html"])]
     list: bool,
 
     #[command(flatten)]
@@ -121,7 +120,7 @@ pub struct How {
     report: bool,
 
     /// Write the report as a page with tables and pictures, in one file that loads nothing; with --force, it may replace another page
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["dry_run", "resume"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["dry_run", "plan_only", "resume"])]
     html: Option<PathBuf>,
 
     /// Print one JSON object: the plan, the report, the list, or the written files
@@ -226,21 +225,19 @@ impl Args {
         let budget = Budget { threads: how.threads, progress: &watch, ..budget };
         if let Some(n_parts) = self.budget.measure {
             let survey = Survey::new(self.budget.candidates());
-            let planned = how.plan(ui, &self.input, &within, &survey, None)?.plan;
+            let planned = how.plan(how.draft(ui, &self.input)?, &self.input, &within, &survey, None)?.plan;
             let samples = Samples::new(n_parts, survey.into_samples(&planned));
             let options = how.run_options(Shown::Path, None).protect(self.budget.files());
             let asked = Asked { matrix: how.options.matrix_file()?, samples: Some(samples), run: &options };
             return how.dividing.write(ui, &planned, out, asked, how.quiet);
         }
+        let draft = how.draft(ui, &self.input)?;
         let measured = match self.budget.measured.as_slice() {
             [] => None,
-            paths => {
-                let (draft, matrix) = (how.draft(ui, &self.input)?, how.options.matrix_file()?);
-                Some(budget::read_measured(paths, &draft, matrix.as_ref())?)
-            }
+            paths => Some(budget::read_measured(paths, &draft, how.options.matrix_file()?.as_ref())?),
         };
         let budget = Budget { measured: measured.as_ref(), ..budget };
-        let planned = how.plan(ui, &self.input, &within, &budget, None);
+        let planned = how.plan(draft, &self.input, &within, &budget, None);
         watch.clear();
         let planned = planned?;
         let file_type = file_type(&planned.plan);
@@ -252,7 +249,7 @@ impl How {
     /// Quantizes the input, or prints the plan. The options take precedence over the rules of the recipe.
     pub fn run(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, goal: &Goal) -> Outcome {
         self.check_out(out)?;
-        let planned = self.plan(ui, input, goal, &goal.target, Some(goal))?;
+        let planned = self.plan(self.draft(ui, input)?, input, goal, &goal.target, Some(goal))?;
         self.finish(ui, planned, out, goal, goal, goal.file().into_iter().collect())
     }
 
@@ -341,7 +338,7 @@ impl How {
     /// Plans the output. The options take precedence over the rules of a recipe.
     fn plan(
         &self,
-        ui: &mut Ui,
+        draft: Draft,
         input: &Path,
         target: &dyn Display,
         types: &dyn ChooseTypes,
@@ -352,7 +349,7 @@ impl How {
         if let Some(goal) = goal {
             goal.apply(&mut options);
         }
-        Ok(gguf_quantize::plan(self.draft(ui, input)?, matrix, &options, types)?)
+        Ok(gguf_quantize::plan(draft, matrix, &options, types)?)
     }
 
     /// Checks that the output path, if any, can be a file name or a prefix of shard names.
@@ -395,9 +392,8 @@ impl How {
         }
         let html = self.html.as_deref().map(|page| (page, self.force));
         if let (Some(page), Some(out)) = (&self.html, &out) {
-            gguf_pipeline::check_paths(plan.draft(), vec![page.clone()], &options)?;
-            let outputs = plan.output_paths(out);
-            html::may_write(page, self.force, &outputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+            let outputs = plan.output_paths(out).into_iter().filter(|path| !open::is_url(path));
+            gguf_pipeline::check_paths(plan.draft(), outputs.chain([page.clone()]).collect(), &options)?;
         }
         let planned = Planned { html, ..Planned::new(&plan, target) };
         match &out {

@@ -789,3 +789,35 @@ fn the_check_of_several_files_is_short() {
     assert_eq!(lines[lines.len() - 1], format!("{}: good, 1 note", name(&b)));
     assert_eq!(run.out.matches("note name.").count(), 1, "{}", run.out);
 }
+
+/// Pages of results, which never replace a model, not even a shard that only its name shows.
+#[test]
+fn pages_replace_no_model() {
+    let dir = folder();
+    let whole = model(dir.path());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    gguf(["split", text(&whole), &at("s"), "--max-tensors", "15", "-q"]).exits(0);
+    let [first, second] = ["s-00001-of-00002.gguf", "s-00002-of-00002.gguf"].map(at);
+    let before = fs::read(&second).unwrap();
+    let (page, out) = (at("page.html"), at("out.gguf"));
+    let lines: [&[&str]; 3] =
+        [&["check", &first], &["diff", &first, text(&whole)], &["quantize", &first, &out, "Q8_0", "-q"]];
+    for line in lines {
+        let with = |page: &str, more: &[&str]| gguf([line, &["--html", page], more].concat());
+        with(&second, &["-f"]).exits(2).says(&["would overwrite an input file"]);
+        assert!(fs::read(&second).unwrap() == before, "{line:?}");
+        with(&second, &[]).exits(2);
+        with(&page, &[]).exits(0);
+        assert!(fs::read_to_string(&page).unwrap().contains(&format!("\"schema\":\"gguf.{}/1\"", line[0])));
+        let _ = fs::remove_file(&out);
+        with(&page, &[]).exits(2).says(&["exists"]);
+        with(&page, &["-f"]).exits(0);
+        fs::remove_file(&page).unwrap();
+    }
+    gguf(["quantize", &first, &at("page.gguf"), "Q8_0", "--html", &at("page.gguf")]).exits(2).says(&["two outputs"]);
+    for more in ["--list", "-n"] {
+        gguf(["quantize", &first, &out, "Q8_0", "--html", &page, more]).exits(2);
+    }
+    gguf(["quantize", &first, &out, "Q8_0", "--html", &page, "--plan-only", &at("plan.json")]).exits(2);
+    assert!(!Path::new(&page).exists());
+}

@@ -118,7 +118,7 @@ impl Goal {
         }
     }
 
-    /// The canonical path of the recipe file. No output may replace it.
+    /// The recipe file. No output may replace it.
     pub fn file(&self) -> Option<PathBuf> {
         self.recipe.as_ref()?.file.clone()
     }

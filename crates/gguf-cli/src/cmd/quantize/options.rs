@@ -149,7 +149,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The canonical paths of the input files except the matrix. No output may replace them.
+    /// The input files except the matrix. No output may replace them.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.tensor_type_file.iter().cloned()
     }
