@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
 /// A place that is not on the disk: what an argument such as `https://example.org/model.gguf`,
 /// `hf:org/model@main/model.gguf` or `s3://bucket/model.gguf` means.
 ///
@@ -438,34 +440,13 @@ impl fmt::Debug for Url {
 
 /// Percent-encodes a component of a path.
 pub(crate) fn encoded(part: &str) -> String {
-    let mut out = String::new();
-    for byte in part.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            byte => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
+    const OTHERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(part, OTHERS).to_string()
 }
 
 /// Decodes percent-encoding; invalid sequences remain, and bytes that are not UTF-8 are replaced.
 pub(crate) fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -493,6 +474,7 @@ mod tests {
             ("hf://org/name/", "hf:org/name"),
             ("hf:org/name@refs%2Fpr%2F1/sub/m.gguf", "hf:org/name@refs%2Fpr%2F1/sub/m.gguf"),
             ("s3://bucket/a b%20c/m.gguf", "s3://bucket/a b%20c/m.gguf"),
+            ("hf:org/name@%+1%7/m.gguf", "hf:org/name@%+1%7/m.gguf"),
             ("S3A://my.bucket/x/", "s3://my.bucket/x"),
             ("gs://b", "gs://b"),
             ("azure://c/x:1", "az://c/x:1"),

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gguf_io::ReadAt;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::json;
 
 /// The page, compressed: `web/dist/served.html.gz`.
@@ -279,30 +280,15 @@ fn range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((first.parse().ok()?, last))
 }
 
-/// Reserved and other bytes of a name as `%XX`.
+/// A name as a component of a path.
 fn encoded(name: &str) -> String {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    name.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// A path without its query, and with `%XX` decoded.
+/// A path without its query, decoded.
 fn decoded(path: &str) -> String {
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
-    while let [first, after @ ..] = rest {
-        let hex = after.first_chunk::<2>().and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
-        match (first, hex) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -311,7 +297,7 @@ mod tests {
 
     #[test]
     fn names_survive_addresses() {
-        for name in ["a.gguf", "a b%41?#&é.gguf", "%", "%2"] {
+        for name in ["a.gguf", "a b%41?#&é.gguf", "%", "%2", "%+1"] {
             assert_eq!(decoded(&encoded(name)), name);
         }
         assert_eq!(decoded("files/0/a%20b?x=1"), "files/0/a b");
