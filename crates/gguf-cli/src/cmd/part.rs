@@ -20,9 +20,9 @@ use crate::watch::Watch;
 
 /// Make parts of a plan that `gguf quantize` or `gguf convert` has written with --plan-only.
 ///
-/// A part is a range of bytes of an output, or a share of the samples that --measure has planned. Any machine that reads the source and writes the output can make it. A part that is
-/// done is not made again, and making a part twice, at once or after a death, gives the same bytes. `gguf commit` completes the
-/// output when all parts are done.
+/// A part is a range of bytes of an output, or a share of the samples that --measure has planned. Any machine that reads the
+/// source and writes the output can make it. A part that is done is not made again, and making a part twice, at once or after a
+/// death, gives the same bytes. `gguf commit` completes the output when all parts are done.
 ///
 /// The exit code is 0 if the parts are done, 75 if trying again may help (the network, a full disk), and 2 if it will not
 /// (another version of the program, a changed source, an output that was aborted).

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Part;
 use super::error::FleetError;
-use super::place::{PartWriter, Place, sha256};
+use super::place::{PartWriter, Place, sha256, xxh3};
 use crate::error::Error;
 
 /// The name of the note with the identifier of an output.
@@ -122,7 +122,7 @@ impl Place for FilesPlace {
             hash.update(&piece);
             at += n;
         }
-        Ok(Some(format!("{:032x}", hash.digest128())))
+        Ok(Some(xxh3(&hash)))
     }
 
     fn output(&self, longest: u64) -> Result<Option<Vec<u8>>, FleetError> {

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::FleetError;
-use super::place::{HEAD, Manifest, PartWriter, Place, hexadecimal, sha256};
+use super::place::{HEAD, Manifest, PartWriter, Place, sha256, xxh3};
 use super::source::Placed;
 use super::{FleetPlan, Opener, OutputFile, Part};
 use crate::chunk::Chunks;
@@ -36,7 +35,6 @@ pub enum Made {
 
 /// What is known about the bytes of a part.
 struct Facts {
-    sha256: String,
     xxh3: String,
     /// For tensors, by index, the number of finite values that became infinite.
     overflows: Vec<(usize, u64)>,
@@ -120,12 +118,7 @@ impl Worker<'_> {
     pub fn put_results(&self, index: usize, places: &[Box<dyn Place>], results: Value) -> Result<Made, FleetError> {
         self.source.check()?;
         let (part, file, place) = self.find(index, places)?;
-        let facts = Facts {
-            sha256: sha256(results.to_string().as_bytes()),
-            xxh3: String::new(),
-            overflows: Vec::new(),
-            errors: ErrorsOfTensors::new(),
-        };
+        let facts = Facts { xxh3: String::new(), overflows: Vec::new(), errors: ErrorsOfTensors::new() };
         self.put_manifest(&part, file, place, String::new(), facts, Some(results))
     }
 
@@ -147,7 +140,6 @@ impl Worker<'_> {
             part: part.index,
             offset: part.range.start,
             bytes: part.range.end - part.range.start,
-            sha256: facts.sha256,
             xxh3: facts.xxh3,
             id,
             overflows: facts.overflows,
@@ -174,9 +166,9 @@ impl Worker<'_> {
     ) -> Result<Facts, FleetError> {
         let range = part.range.clone();
         let first = self.run.files.get(part.file).map_or(0, |file| file.tensors().start);
-        let hashes = Hashes { next: range.start, early: BTreeMap::new(), sha256: Sha256::new(), xxh3: Xxh3::new() };
+        let hash = PartHash { next: range.start, early: BTreeMap::new(), hash: Xxh3::new() };
         let sink =
-            PartSink { first, range: range.clone(), writer, hashes: Mutex::new(hashes), overflows: Mutex::default() };
+            PartSink { first, range: range.clone(), writer, hash: Mutex::new(hash), overflows: Mutex::default() };
         if range.start < file.head_bytes {
             let head = place.note(HEAD)?.filter(|head| sha256(head) == file.head_sha256);
             let head = head.ok_or_else(|| FleetError::Head { output: PathBuf::from(&file.path) })?;
@@ -185,14 +177,13 @@ impl Worker<'_> {
         let errors = self.plan.report.then(|| Errors::of_part(range.start));
         self.run.fill_range(part.file, &range, &sink, errors.as_slice(), options, progress)?;
         self.source.check()?;
-        let hashes = sink.hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if hashes.next != range.end {
+        let hash = sink.hash.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if hash.next != range.end {
             let (output, expected) = (PathBuf::from(&file.path), range.end - range.start);
-            return Err(FleetError::Length { output, expected, found: hashes.next - range.start });
+            return Err(FleetError::Length { output, expected, found: hash.next - range.start });
         }
         Ok(Facts {
-            sha256: hexadecimal(hashes.sha256),
-            xxh3: format!("{:032x}", hashes.xxh3.digest128()),
+            xxh3: xxh3(&hash.hash),
             overflows: sink.overflows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect(),
             errors: errors.map(Errors::into_errors).unwrap_or_default(),
         })
@@ -257,31 +248,29 @@ pub(super) fn to_index(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }
 
-/// The hashes of a part, whose pieces come nearly in order.
-struct Hashes {
+/// The hash of a part, whose pieces come nearly in order.
+struct PartHash {
     /// The offset of the next byte to hash.
     next: u64,
     /// Pieces after it, by offset.
     early: BTreeMap<u64, Vec<u8>>,
-    sha256: Sha256,
-    xxh3: Xxh3,
+    hash: Xxh3,
 }
 
-impl Hashes {
+impl PartHash {
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         if offset != self.next {
             self.early.insert(offset, bytes.to_vec());
             return;
         }
-        self.hash(bytes);
+        self.append(bytes);
         while let Some(bytes) = self.early.remove(&self.next) {
-            self.hash(&bytes);
+            self.append(&bytes);
         }
     }
 
-    fn hash(&mut self, bytes: &[u8]) {
-        self.sha256.update(bytes);
-        self.xxh3.update(bytes);
+    fn append(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
         self.next += bytes.len() as u64;
     }
 }
@@ -292,7 +281,7 @@ struct PartSink<'a> {
     first: usize,
     range: Range<u64>,
     writer: &'a dyn PartWriter,
-    hashes: Mutex<Hashes>,
+    hash: Mutex<PartHash>,
     overflows: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -308,7 +297,7 @@ impl Sink for PartSink<'_> {
         }
         let within = bytes.get(to_index(start - offset)..to_index(end - offset)).unwrap_or_default();
         self.writer.write_at(start, within).map_err(FleetError::into_run)?;
-        self.hashes.lock().unwrap_or_else(PoisonError::into_inner).add(start, within);
+        self.hash.lock().unwrap_or_else(PoisonError::into_inner).add(start, within);
         Ok(())
     }
 

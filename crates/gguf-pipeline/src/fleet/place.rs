@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::error::FleetError;
 use super::make::{buffer, to_index};
@@ -154,9 +155,7 @@ pub struct Manifest {
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// The SHA-256 of the bytes, or of the results of samples.
-    pub sha256: String,
-    /// The XXH3 of the bytes, 128 bits.
+    /// The XXH3 of the bytes, 128 bits in hexadecimal; empty for results of samples.
     pub xxh3: String,
     /// The identifier of the bytes in the store; empty for a file.
     pub id: String,
@@ -202,10 +201,10 @@ impl Manifest {
 
 /// The SHA-256 of bytes, in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    hexadecimal(Sha256::new_with_prefix(bytes))
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A finished SHA-256, in hexadecimal.
-pub(super) fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+/// A finished XXH3, 128 bits in hexadecimal.
+pub(super) fn xxh3(hash: &Xxh3) -> String {
+    format!("{:032x}", hash.digest128())
 }
