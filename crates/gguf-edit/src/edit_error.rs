@@ -328,7 +328,7 @@ impl From<LayoutError> for EditError {
 
 /// A name, possibly from a file, truncated and safe to print. The printed form of a key outside UTF-8, such as `\x8d`, is not escaped again.
 fn shown(name: &str) -> String {
-    gguf_format::check::shown(Str(&crate::edits::new_key(name)))
+    gguf_format::check::shown(Str(&crate::edits::key_bytes(name)))
 }
 
 fn or_names(f: &mut fmt::Formatter<'_>, nearest: &[String]) -> fmt::Result {

@@ -180,8 +180,13 @@ pub(crate) fn value_of<'a>(head: &'a Head, key: &str) -> Option<ValueRef<'a>> {
     stored(head, key).map(|kv| kv.value.as_ref())
 }
 
-/// The bytes of a key that a head does not have: those that are printed as it is named.
-pub(crate) fn new_key(name: &str) -> Vec<u8> {
+/// The bytes of a key that is named as it is printed: in a key outside UTF-8, `\x8d` stands for a byte. Any other name has its own bytes.
+///
+/// ```
+/// assert_eq!(gguf_edit::key_bytes(r"own.o\x8dd"), b"own.o\x8dd");
+/// assert_eq!(gguf_edit::key_bytes(r"own.\x41"), br"own.\x41");
+/// ```
+pub fn key_bytes(name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = name;
     while let Some((before, after)) = rest.split_once("\\x") {
@@ -211,7 +216,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
         Edit::Set { key, value } => {
             check_key(key)?;
             let before = stored(head, key).cloned();
-            let (bytes, before) = before.map_or_else(|| (new_key(key), None), |kv| (kv.key, Some(kv.value)));
+            let (bytes, before) = before.map_or_else(|| (key_bytes(key), None), |kv| (kv.key, Some(kv.value)));
             if before.as_ref() == Some(value) {
                 return Ok(Vec::new());
             }

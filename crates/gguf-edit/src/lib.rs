@@ -48,7 +48,7 @@ pub mod typed;
 
 pub use diff::{DataDiff, Diff, DiffOptions, KeyDiff, TensorDiff, diff};
 pub use edit_error::{EditError, NotEstimated};
-pub use edits::{Change, Edit, ElementChange, apply, rename};
+pub use edits::{Change, Edit, ElementChange, apply, key_bytes, rename};
 pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};
 pub use file_hash::file_hashes;

@@ -399,15 +399,9 @@ fn elements(change: &Change, gguf: &Gguf<'_>, width: usize) -> (Vec<Element>, us
     (first, changed.count())
 }
 
-/// A name of a change, safe to print. A key outside UTF-8 is named by its printed form, such as `\x8d`, which is not escaped again.
+/// A name of a change, safe to print. The printed form of a key outside UTF-8, such as `\x8d`, is not escaped again.
 fn shown(name: &str) -> String {
-    let escaped =
-        |at: usize| name.get(at + 2..at + 4).is_some_and(|byte| u8::from_str_radix(byte, 16).is_ok_and(|b| b > 0x7f));
-    let shown = Str(name.as_bytes()).to_string();
-    match name.match_indices("\\x").any(|(at, _)| escaped(at)) {
-        true => shown.replace("\\\\x", "\\x"),
-        false => shown,
-    }
+    Str(&gguf_edit::key_bytes(name)).to_string()
 }
 
 /// A change as the cells of table rows.
