@@ -171,7 +171,7 @@ const MIN_CLASSES: usize = 215;
 struct Outcome {
     case: String,
     class: String,
-    /// The architecture of the file; empty if there is none.
+    /// The architecture of the file; an empty string if the checkpoint was not converted.
     architecture: &'static str,
     /// Whether the conversion of the export has the same bytes; why there is no export.
     is_same: Result<bool, String>,
