@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::cmd::planned::Sizes;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, shown_path};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight};
 
 #[derive(Serialize)]
 struct JsonList<'a> {
@@ -98,7 +98,7 @@ pub fn print(
     table.print(ui, 0)?;
     for row in &rows {
         if let Err(e) = &row.size {
-            writeln!(ui.out, "\n{}: not for {}: {e}", row.file_type, shown_path(input))?;
+            writeln!(ui.out, "\nnot {}: {e}", row.file_type)?;
         }
     }
     Ok(Verdict::Good)
