@@ -23,6 +23,8 @@ from maturin import (  # noqa: F401 (hooks)
 _SCRIPTS = Path("target/python/data/scripts")
 _SCRIPTS.mkdir(parents=True, exist_ok=True)
 
+os.environ.setdefault("MATURIN_PEP517_ARGS", "--compression-level=9")
+
 
 def _build_program() -> None:
     """Builds the program into the folder of scripts."""
@@ -33,14 +35,12 @@ def _build_program() -> None:
         locked = []
         for source in Path("crates").rglob("*"):
             source.touch()
-    # With the profile and the features of the module, so that maturin finds the crates that both need compiled.
-    both = ["-p", "gguf-cli", "-p", "gguf-python", "--features", "gguf-cli/cloud,gguf-python/cloud"]
-    subprocess.run(["cargo", "build", "--profile", "python", *locked, *both], check=True)
+    subprocess.run(["cargo", "build", "--release", *locked, "-p", "gguf-cli", "--features", "cloud"], check=True)
     described = subprocess.run(
         ["cargo", "metadata", "--format-version=1", "--no-deps"], check=True, stdout=subprocess.PIPE
     )
     target = Path(json.loads(described.stdout)["target_directory"])
-    built = target / os.environ.get("CARGO_BUILD_TARGET", "") / "python"
+    built = target / os.environ.get("CARGO_BUILD_TARGET", "") / "release"
     program = next(path for path in (built / "gguf", built / "gguf.exe") if path.exists())
     shutil.copy2(program, _SCRIPTS / program.name)
 

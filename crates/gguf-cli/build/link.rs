@@ -1,4 +1,4 @@
-//! Makes the program smaller when it is linked, with options that not every linker has: each is used if a small program links and runs with it.
+//! Options that make a program or library smaller when it is linked. Not every linker has them: each is used if a small program links and runs with it.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,27 +6,22 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=no-unwind.ld");
+/// Whether optimized files are made for this machine, with a linker that may have the options.
+pub fn is_asked() -> bool {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let is_gnu = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
-    if !is_gnu || !is("PROFILE", "release") || env::var("HOST") != env::var("TARGET") {
-        return;
-    }
+    is_gnu && is("PROFILE", "release") && env::var("HOST") == env::var("TARGET")
+}
+
+/// Those of these options, and of those for every kind of file, that the linker has.
+pub fn options(others: Vec<String>) -> Vec<String> {
     let mut options = vec![
         // The tables have a hundred thousand pointers, and so megabytes of relocations. The C library must know packed ones, too.
         "-Wl,-z,pack-relative-relocs".to_string(),
         // Functions that compile to the same instructions are stored once.
         "-Wl,--icf=all".to_string(),
     ];
-    // Tables for unwinding, half a megabyte, are omitted where a panic aborts the program. Cargo does not tell whether it does (`CARGO_CFG_PANIC`
-    // is that of the target); of all profiles, only `release` of this workspace has this level, and `python`, whose program
-    // then cannot unwind either: a panic ends it.
-    if is("OPT_LEVEL", "z") {
-        let script = env::var("CARGO_MANIFEST_DIR").unwrap_or_default() + "/no-unwind.ld";
-        options.push(format!("-Wl,-T,{script},--no-eh-frame-hdr"));
-    }
+    options.extend(others);
     let mut used = Vec::new();
     for option in options {
         used.push(option);
@@ -34,9 +29,7 @@ fn main() {
             used.pop();
         }
     }
-    for option in used {
-        println!("cargo:rustc-link-arg-bins={option}");
-    }
+    used
 }
 
 /// Whether an empty program can be linked with these options, by the linker that Cargo uses for this package, and runs.
