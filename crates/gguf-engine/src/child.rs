@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Token};
-use crate::serve::{answer, path_of, read_observed, request, words_of, write_observed};
+use crate::engine::{About, Context, Counts, Engine, Item, Loaded, Observe, Observed, Specials, Token};
+use crate::serve::{answer, path_of, read_counts, read_observed, request, words_of, write_observed};
 use crate::wire::{Message, Received, receive};
 use crate::{Error, ErrorKind, find};
 
@@ -296,6 +296,10 @@ impl Engine for Child {
     fn logits(&mut self, items: Range<usize>) -> Result<Vec<f32>, Error> {
         let message = Message::new(request::LOGITS).number(items.start as u64).number(items.end as u64);
         Ok(self.ask(&message)?.words(f32::from_le_bytes)?)
+    }
+
+    fn counts(&mut self) -> Result<Counts, Error> {
+        read_counts(&mut self.ask(&Message::new(request::COUNTS))?)
     }
 
     fn observed(&mut self) -> Result<Observed, Error> {

@@ -98,6 +98,9 @@ pub struct Sums {
 /// The sums of all observed weights, by name.
 pub type Observed = BTreeMap<Vec<u8>, Sums>;
 
+/// The numbers of tokens of all observed weights, by name: one number for each expert, or one for all.
+pub type Counts = BTreeMap<Vec<u8>, Vec<i64>>;
+
 /// Evaluates models. Errors of a library end the use of the engine only if [`ErrorKind::Died`](crate::ErrorKind::Died).
 pub trait Engine {
     /// The library.
@@ -144,6 +147,12 @@ pub trait Engine {
     /// # Errors
     /// If the library has not computed them.
     fn logits(&mut self, items: Range<usize>) -> Result<Vec<f32>, Error>;
+
+    /// The numbers of tokens of the sums so far: a few numbers, while the sums of a large mixture of experts take a gigabyte.
+    ///
+    /// # Errors
+    /// If nothing is prepared.
+    fn counts(&mut self) -> Result<Counts, Error>;
 
     /// The sums of all inputs observed so far.
     ///

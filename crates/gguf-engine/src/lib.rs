@@ -40,7 +40,7 @@ mod wire;
 
 pub use child::{Canceller, Child};
 pub use divergence::{BaseRow, Comparison, Statistics, median, percentile};
-pub use engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Sums, Token};
+pub use engine::{About, Context, Counts, Engine, Item, Loaded, Observe, Observed, Specials, Sums, Token};
 pub use error::{Error, ErrorKind};
 pub use generate::{Choose, Ended, GenerateOptions, generate};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

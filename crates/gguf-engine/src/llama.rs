@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use libloading::Library;
 
-use crate::engine::{About, Context, Engine, Item, Loaded, Observe, Observed, Specials, Token};
+use crate::engine::{About, Context, Counts, Engine, Item, Loaded, Observe, Observed, Specials, Token};
+use crate::matrix::counts_of;
 use crate::serve::CANCELLED;
 use crate::{Error, ErrorKind, find};
 
@@ -360,6 +361,11 @@ impl Engine for Llama {
             logits.extend_from_slice(row);
         }
         Ok(logits)
+    }
+
+    fn counts(&mut self) -> Result<Counts, Error> {
+        // SAFETY: the library uses the observer only during an evaluation.
+        Ok(counts_of(unsafe { &(*self.running()?.observer).sums }))
     }
 
     fn observed(&mut self) -> Result<Observed, Error> {

@@ -3,7 +3,7 @@
 use gguf_quantize::imatrix::{Entry, Format, Imatrix};
 
 use crate::Error;
-use crate::engine::{Engine, Observe, Observed, Sums};
+use crate::engine::{Counts, Engine, Observe, Observed, Sums};
 use crate::perplexity::{Perplexity, scores_of};
 use crate::windows::Windows;
 
@@ -61,6 +61,14 @@ impl<'a> Measurement<'a> {
         &self.perplexity
     }
 
+    /// The numbers of tokens so far.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    pub fn counts(&mut self) -> Result<Counts, Error> {
+        self.engine.counts()
+    }
+
     /// The sums so far.
     ///
     /// # Errors
@@ -105,11 +113,16 @@ pub struct ExpertTokens {
     pub tokens: i64,
 }
 
+/// The numbers of tokens of sums.
+pub fn counts_of(observed: &Observed) -> Counts {
+    observed.iter().map(|(name, sums)| (name.clone(), sums.counts.clone())).collect()
+}
+
 /// The experts with fewer tokens than `minimum`, of all weights of experts.
-pub fn experts_below(observed: &Observed, minimum: i64) -> Vec<ExpertTokens> {
-    let of_experts = observed.iter().filter(|(_, sums)| sums.counts.len() > 1);
-    let each = of_experts.flat_map(|(name, sums)| {
-        let below = sums.counts.iter().enumerate().filter(move |(_, tokens)| **tokens < minimum);
+pub fn experts_below(counts: &Counts, minimum: i64) -> Vec<ExpertTokens> {
+    let of_experts = counts.iter().filter(|(_, counts)| counts.len() > 1);
+    let each = of_experts.flat_map(|(name, counts)| {
+        let below = counts.iter().enumerate().filter(move |(_, tokens)| **tokens < minimum);
         below.map(|(expert, &tokens)| ExpertTokens { name: name.clone(), expert, tokens })
     });
     each.collect()

@@ -12,14 +12,14 @@ use crate::{Error, ErrorKind};
 
 /// The logits of a model after the scored tokens of a text, in a file: they are too many for memory.
 #[derive(Debug)]
-pub struct Original {
-    file: File,
+pub struct Original<'a> {
+    file: &'a File,
     n_vocab: usize,
     perplexity: Perplexity,
     copies_weights: bool,
 }
 
-impl Original {
+impl<'a> Original<'a> {
     /// Evaluates the loaded model and writes its logits to a file, four bytes for each token of the vocabulary after each scored token. `progress` is called
     /// with the number of windows and returns whether to go on.
     ///
@@ -29,10 +29,10 @@ impl Original {
         engine: &mut dyn Engine,
         windows: &Windows,
         n_vocab: usize,
-        file: File,
+        file: &'a File,
         mut progress: impl FnMut(usize) -> bool,
-    ) -> Result<Original, Error> {
-        let mut out = BufWriter::with_capacity(1 << 20, &file);
+    ) -> Result<Original<'a>, Error> {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
         let write = |window: usize, logits: &[f32]| {
             logits.iter().try_for_each(|x| out.write_all(&x.to_le_bytes()))?;
             scores_of(windows, window, logits)
@@ -79,7 +79,7 @@ impl Original {
         windows: &Windows,
         progress: &mut impl FnMut(usize) -> bool,
     ) -> Result<Estimate, Error> {
-        let mut file = &self.file;
+        let mut file = self.file;
         file.seek(SeekFrom::Start(0))?;
         let mut file = BufReader::with_capacity(1 << 20, file);
         let mut comparison = Comparison::default();
@@ -111,7 +111,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::engine::{About, Context, Item, Loaded, Observed, Specials, Token};
+    use crate::engine::{About, Context, Counts, Item, Loaded, Observed, Specials, Token};
     use crate::windows::WindowOptions;
 
     const N_VOCAB: usize = 3;
@@ -171,6 +171,10 @@ mod tests {
             Ok(items.flat_map(|_| [f32::from(weight) / 10.0, 0.0, 1.0]).collect())
         }
 
+        fn counts(&mut self) -> Result<Counts, Error> {
+            Ok(Counts::new())
+        }
+
         fn observed(&mut self) -> Result<Observed, Error> {
             Ok(Observed::new())
         }
@@ -189,7 +193,7 @@ mod tests {
         let options = WindowOptions { n_ctx: 8, n_batch: 8, n_threads: 1, ..WindowOptions::default() };
         let windows = Windows::new(vec![1; 16], &Loaded::default(), options).unwrap();
         let file = File::options().read(true).write(true).create_new(true).open(dir.path().join("logits")).unwrap();
-        let mut original = Original::new(&mut engine, &windows, N_VOCAB, file, |_| true).unwrap();
+        let mut original = Original::new(&mut engine, &windows, N_VOCAB, &file, |_| true).unwrap();
         assert_eq!(original.perplexity().count, 6);
         let found = [0, 5, 2].map(|weight| {
             std::fs::write(&model, [weight]).unwrap();
@@ -218,7 +222,7 @@ mod tests {
         let options = WindowOptions { n_ctx: 8, n_batch: 8, n_threads: 1, ..WindowOptions::default() };
         let windows = Windows::new(vec![1; 16], &Loaded::default(), options).unwrap();
         let file = File::options().read(true).write(true).create_new(true).open(dir.path().join("logits")).unwrap();
-        let e = Original::new(&mut engine, &windows, N_VOCAB, file, |_| false).unwrap_err();
+        let e = Original::new(&mut engine, &windows, N_VOCAB, &file, |_| false).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Cancelled);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use crate::engine::{Context, Engine, Item, Observe, Observed, Specials, Sums};
+use crate::engine::{Context, Counts, Engine, Item, Observe, Observed, Specials, Sums};
 use crate::wire::{Message, Received, receive};
 use crate::{Error, ErrorKind, sandbox};
 
@@ -22,6 +22,7 @@ pub mod request {
     pub const OBSERVE_FROM: u8 = 9;
     /// Ends the evaluation that is running, and all later ones. It has no answer.
     pub const CANCEL: u8 = 10;
+    pub const COUNTS: u8 = 11;
 }
 
 /// The kinds of answers.
@@ -156,6 +157,7 @@ fn done(engine: &mut dyn Engine, mut request: Received) -> Result<Message, Error
             let logits = engine.logits(items)?;
             done.words(logits.iter().map(|x| x.to_le_bytes()))
         }
+        request::COUNTS => write_counts(done, &engine.counts()?),
         request::OBSERVED => write_observed(done, &engine.observed()?),
         request::OBSERVE_FROM => {
             engine.observe_from(read_observed(&mut request)?)?;
@@ -180,11 +182,7 @@ fn item_of([token, position, sequence, output]: [u32; 4]) -> Result<Item, Error>
 pub fn write_observed(mut message: Message, observed: &Observed) -> Message {
     message = message.number(observed.len() as u64);
     for (name, sums) in observed {
-        message = message.bytes(name).words(sums.values.iter().map(|x| x.to_le_bytes()));
-        message = message.number(sums.counts.len() as u64);
-        for count in &sums.counts {
-            message = message.number(count.unsigned_abs());
-        }
+        message = message.bytes(name).words(sums.values.iter().map(|x| x.to_le_bytes())).numbers(&sums.counts);
     }
     message
 }
@@ -195,11 +193,21 @@ pub fn read_observed(message: &mut Received) -> Result<Observed, Error> {
     for _ in 0..message.number()? {
         let name = message.bytes()?.to_vec();
         let values = message.words(f32::from_le_bytes)?;
-        let n = message.number()?;
-        let counts = (0..n).map(|_| message.narrow()).collect::<std::io::Result<_>>()?;
-        observed.insert(name, Sums { values, counts });
+        observed.insert(name, Sums { values, counts: message.numbers()? });
     }
     Ok(observed)
+}
+
+/// Adds numbers of tokens to a message.
+fn write_counts(message: Message, counts: &Counts) -> Message {
+    let message = message.number(counts.len() as u64);
+    counts.iter().fold(message, |message, (name, counts)| message.bytes(name).numbers(counts))
+}
+
+/// Reads numbers of tokens from a message.
+pub fn read_counts(message: &mut Received) -> Result<Counts, Error> {
+    let n = message.number()?;
+    (0..n).map(|_| Ok((message.bytes()?.to_vec(), message.numbers()?))).collect()
 }
 
 /// A path from the bytes of the other process, which is of the same program.

@@ -26,6 +26,12 @@ impl Message {
         self
     }
 
+    /// Adds counts, with their number.
+    pub fn numbers(self, counts: &[i64]) -> Message {
+        let message = self.number(counts.len() as u64);
+        counts.iter().fold(message, |message, count| message.number(count.unsigned_abs()))
+    }
+
     /// Adds bytes, with their length.
     pub fn bytes(self, bytes: &[u8]) -> Message {
         let mut message = self.number(bytes.len() as u64);
@@ -111,6 +117,12 @@ impl Received {
     /// A number that fits a narrower type.
     pub fn narrow<T: TryFrom<u64>>(&mut self) -> io::Result<T> {
         T::try_from(self.number()?).map_err(|_| short())
+    }
+
+    /// Counts with their number.
+    pub fn numbers(&mut self) -> io::Result<Vec<i64>> {
+        let n = self.number()?;
+        (0..n).map(|_| self.narrow()).collect()
     }
 
     /// Bytes with their length.

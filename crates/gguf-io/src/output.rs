@@ -44,6 +44,9 @@ const CREATE: &str = "create a file there";
 
 #[derive(Debug)]
 enum Temp {
+    /// No name. Other processes may have inherited the second descriptor, which is read-only.
+    #[cfg(target_os = "linux")]
+    Unnamed { file: File, shared: Option<File> },
     /// A temporary name; removed on drop.
     Passing(NamedTempFile),
     /// The name from [`Output::partial_path`].
@@ -135,7 +138,7 @@ impl Output {
     /// Whether this value created the file, which then contains only data written through this value.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.temp, Temp::Passing(_))
+        matches!(self.temp, Temp::Unnamed { .. } | Temp::Passing(_))
     }
 
     pub(crate) fn io(&self, action: &'static str) -> impl FnOnce(io::Error) -> Error {
@@ -158,6 +161,61 @@ impl Output {
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
 
+    /// Like [`create`](Output::create), without even a temporary name before [`commit`](Output::commit), if the file system has such files (most
+    /// of Linux have): nothing is left of a process that is killed. Use it for data that takes long, or never gets a name.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("model.gguf");
+    /// use gguf_io::Output;
+    ///
+    /// let output = Output::unnamed(&path, false)?;
+    /// output.write_at(0, b"content")?;
+    /// if cfg!(target_os = "linux") {
+    ///     assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+    /// }
+    /// output.commit()?;
+    /// assert_eq!(std::fs::read(&path)?, b"content");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`create`](Output::create).
+    pub fn unnamed(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
+        let path = path.as_ref();
+        #[cfg(target_os = "linux")]
+        {
+            Output::may_write(path, replace)?;
+            stale::remove(path);
+            if let Some(file) = unnamed::create(folder(path)) {
+                return Ok(Output { temp: Temp::Unnamed { file, shared: None }, path: path.to_owned(), replace });
+            }
+        }
+        Output::create(path, replace)
+    }
+
+    /// An absolute path by which this process, and processes that it starts from now on, can read the file before [`commit`](Output::commit). They
+    /// inherit a descriptor of a file without a name.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system cannot pass the file on.
+    pub fn share(&mut self) -> Result<PathBuf, Error> {
+        let named = match &mut self.temp {
+            #[cfg(target_os = "linux")]
+            Temp::Unnamed { file, shared } => {
+                let shared = match unnamed::inherited(file) {
+                    Ok(file) => shared.insert(file),
+                    Err(e) => return Err(self.io("pass on")(e)),
+                };
+                return Ok(unnamed::path_of(shared));
+            }
+            Temp::Passing(temp) => temp.path(),
+            Temp::Kept(_, path) => path,
+            Temp::Finished(_) => &self.path,
+        };
+        std::path::absolute(named).map_err(self.io("pass on"))
+    }
+
     /// The final name.
     pub fn path(&self) -> &Path {
         &self.path
@@ -166,6 +224,8 @@ impl Output {
     /// The file, for positioned or sequential writes.
     pub fn file(&self) -> &File {
         match &self.temp {
+            #[cfg(target_os = "linux")]
+            Temp::Unnamed { file, .. } => file,
             Temp::Passing(temp) => temp.as_file(),
             Temp::Kept(file, _) | Temp::Finished(file) => file,
         }
@@ -257,6 +317,18 @@ impl Output {
             false => Old::None,
         };
         let (temp, file, partial) = match temp {
+            #[cfg(target_os = "linux")]
+            Temp::Unnamed { file, .. } => match unnamed::link(&file, &path) {
+                Ok(()) => return Ok(Some(Named { path, file: Some(file), partial: None, old, edit })),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !replace => return Err(Error::Exists(path)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    // A rename replaces the file that has the name; a link does not.
+                    let temp =
+                        temporary(&path, |link| unnamed::link(&file, link)).map_err(Error::io(&path, "rename"))?;
+                    (temp, Some(file), None)
+                }
+                Err(e) => return Err(Error::io(&path, "rename")(e)),
+            },
             // The file stays open, and thus locked, until all files have their names.
             Temp::Passing(temp) => {
                 let (open, temp) = temp.into_parts();
@@ -351,11 +423,53 @@ impl Named {
 
 /// A second, temporary name for a file.
 fn linked(path: &Path) -> Option<TempPath> {
+    temporary(path, |link| fs::hard_link(path, link)).ok()
+}
+
+/// A temporary name beside `path`, which `link` makes.
+fn temporary(path: &Path, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<TempPath> {
+    let prefix = stale::prefix(path).ok_or(io::ErrorKind::InvalidFilename)?;
     let mut builder = Builder::new();
-    let prefix = stale::prefix(path)?;
     builder.prefix(&prefix).suffix(stale::SUFFIX).rand_bytes(stale::RANDOM);
-    let link = builder.make_in(folder(path), |link| fs::hard_link(path, link)).ok()?;
-    Some(link.into_temp_path())
+    Ok(builder.make_in(folder(path), link)?.into_temp_path())
+}
+
+/// Files without a name, which the system removes with the process.
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::path::{Path, PathBuf};
+
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+    use rustix::io::{FdFlags, fcntl_setfd};
+
+    /// A file in a directory, if the file system supports it and the file can be opened by its descriptor. It is locked like one with a temporary name, so that it is
+    /// in use once it has one.
+    pub fn create(folder: &Path) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
+        let _ = file.lock();
+        path_of(&file).exists().then_some(file)
+    }
+
+    /// The path of a descriptor, in this process and in those that inherit it.
+    pub fn path_of(file: &File) -> PathBuf {
+        format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    }
+
+    /// Gives the file a name that no other file has.
+    pub fn link(file: &File, name: &Path) -> io::Result<()> {
+        Ok(linkat(CWD, path_of(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// The file, opened for reading, which processes that are started from now on inherit.
+    pub fn inherited(file: &File) -> io::Result<File> {
+        let file = File::open(path_of(file))?;
+        fcntl_setfd(&file, FdFlags::empty())?;
+        Ok(file)
+    }
 }
 
 /// Renames a complete file to its final name.

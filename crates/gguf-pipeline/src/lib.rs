@@ -72,3 +72,4 @@ pub use scan::{Repeats, Runs, TensorScan, scan_tensors};
 pub use sink::{Kept, MemorySink, NewOutput, Piece, Sink};
 pub use source::{FilePlace, Source, SourceRead, SourceVersion, Stored};
 pub use stage::Stage;
+pub use write::OutputSink;

@@ -438,7 +438,7 @@ impl FilePlan {
     }
 
     /// The offset of the data of the plan's tensor `index`, from the start of the file.
-    pub(crate) fn start_of(&self, index: usize) -> Option<u64> {
+    pub fn start_of(&self, index: usize) -> Option<u64> {
         self.places.file_offset(index.checked_sub(self.tensors.start)?)
     }
 }

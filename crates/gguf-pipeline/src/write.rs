@@ -280,9 +280,50 @@ impl Sink for Files {
         if journal.is_some() {
             return Ok(false);
         }
-        let copied = from.file.copy_to(range, output, piece.offset);
-        copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })?;
-        Ok(true)
+        copy(output, piece, from, range).map(|()| true)
+    }
+}
+
+/// Copies a piece from a file.
+fn copy(output: &Output, piece: &Piece<'_>, from: &Stored<'_>, range: Range<u64>) -> Result<(), Error> {
+    let copied = from.file.copy_to(range, output, piece.offset);
+    copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })
+}
+
+/// A run of one output, to a file that the caller has begun: the caller gives it its name, or discards it. The data is not synced.
+#[derive(Debug)]
+pub struct OutputSink<'a>(&'a Output);
+
+impl<'a> OutputSink<'a> {
+    /// A sink for one run.
+    pub fn new(output: &'a Output) -> OutputSink<'a> {
+        OutputSink(output)
+    }
+}
+
+impl Sink for OutputSink<'_> {
+    fn create(&mut self, outputs: &[NewOutput<'_>], _: &dyn Progress) -> Result<(), Error> {
+        let [output] = outputs else {
+            return Err(Error::io("write several files to", self.0.path(), std::io::ErrorKind::Unsupported.into()));
+        };
+        self.0.set_len(output.n_bytes())?;
+        Ok(self.0.write_at(0, &output.head()?)?)
+    }
+
+    fn write_at(&self, _: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.0.write_at(offset, bytes)?)
+    }
+
+    fn copy(&self, piece: &Piece<'_>, from: &Stored<'_>, range: Range<u64>) -> Result<bool, Error> {
+        copy(self.0, piece, from, range).map(|()| true)
+    }
+
+    fn commit(&mut self, _: &dyn Progress) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abort(&mut self, why: Error) -> Error {
+        why
     }
 }
 

@@ -5,15 +5,13 @@
 //! [`Budget`](crate::budget::Budget) uses in place of its [table](crate::budget::sensitivity).
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gguf_format::GgmlType;
-use gguf_io::Model;
+use gguf_io::{Model, Output};
 use gguf_pipeline::plan::Draft;
-use gguf_pipeline::{Error as Failure, GgufSource, MemorySink, Progress, RunOptions, Source as _};
+use gguf_pipeline::{Error as Failure, GgufSource, MemorySink, OutputSink, Progress, RunOptions, Source as _};
 
 use crate::error::Error;
 use crate::imatrix::ImatrixFile;
@@ -95,12 +93,11 @@ pub struct Scratch {
     draft: Draft,
     trials: Vec<Trial>,
     warnings: Vec<Warning>,
-    path: PathBuf,
-    file: File,
+    file: Output,
 }
 
 impl Scratch {
-    /// Copies the model to a file, which is overwritten. Tensors that a file type would not change are not tried.
+    /// Copies the model to a file, which never gets its name. Tensors that a file type would not change are not tried.
     ///
     /// # Errors
     /// If tensors are quantized already, the matrix does not match or is missing, no tensor would change, or the file cannot be written.
@@ -108,31 +105,23 @@ impl Scratch {
         model: Model,
         matrix: Option<Arc<ImatrixFile>>,
         target: Target,
-        path: &Path,
+        file: Output,
         progress: &dyn Progress,
     ) -> Result<Scratch, Error> {
         let copy = Draft::copy_of(model)?;
         let options = QuantizeOptions { mix: MixOptions { pure: true, ..MixOptions::default() }, ..<_>::default() };
         let planned = plan(copy.clone(), matrix, &options, &target)?;
         let (draft, warnings) = (planned.plan.into_draft(), planned.warnings);
-        copy.lay_out()?.run(path, &RunOptions::default().force(true), progress)?;
-        let copied = GgufSource::open(path)?;
+        let copy = copy.lay_out()?;
+        copy.run_to(&mut OutputSink::new(&file), &RunOptions::default(), progress)?;
         let mut trials = Vec::new();
         for (planned, tensor) in draft.tensors.iter().enumerate().filter(|(_, t)| t.ty != t.from) {
-            let found = copied.tensors().position(|t| t.name().0 == &*tensor.name);
-            let Some(stored) = found.and_then(|index| copied.stored(index)) else { continue };
-            let at = stored.file.start().saturating_add(stored.start);
+            let found = copy.tensors().iter().position(|t| t.name == tensor.name);
+            let Some(at) = found.and_then(|index| copy.files().first()?.start_of(index)) else { continue };
             let (name, n_bytes) = (tensor.name.to_vec(), tensor.from_bytes());
             trials.push(Trial { name, from: tensor.from, ty: tensor.ty, n_bytes, planned, at });
         }
-        let opened = OpenOptions::new().write(true).open(path);
-        let file = opened.map_err(|source| Failure::io("open", path, source))?;
-        Ok(Scratch { draft, trials, warnings, path: path.to_owned(), file })
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(Scratch { draft, trials, warnings, file })
     }
 
     /// The tensors to try.
@@ -158,7 +147,7 @@ impl Scratch {
         let options = RunOptions::default().measure(true);
         let summary = one.lay_out()?.run_to(&mut sink, &options, progress)?;
         let bytes = sink.into_outputs().pop().unwrap_or_default();
-        let quantized = Model::from_source(bytes, self.path.clone());
+        let quantized = Model::from_source(bytes, self.path());
         let mut decoded = Draft::copy_of(quantized.map_err(Failure::from)?)?;
         for tensor in &mut decoded.tensors {
             tensor.ty = trial.from;
@@ -166,7 +155,7 @@ impl Scratch {
         let mut sink = MemorySink::new();
         decoded.lay_out()?.run_to(&mut sink, &RunOptions::default(), progress)?;
         let bytes = sink.into_outputs().pop().unwrap_or_default();
-        let data = GgufSource::open(Model::from_source(bytes, self.path.clone()).map_err(Failure::from)?)?;
+        let data = GgufSource::open(Model::from_source(bytes, self.path()).map_err(Failure::from)?)?;
         self.write(trial, |offset, piece| data.read(0, offset, piece))?;
         let error = summary.report.and_then(|report| report.tensors.into_iter().next()).map(|tensor| tensor.error);
         Ok(error.map_or(0.0, |error| error.weighted().unwrap_or_else(|| error.figures()).relative))
@@ -185,18 +174,19 @@ impl Scratch {
 
     /// Writes the data of a tensor, piece after piece.
     fn write(&mut self, trial: &Trial, read: impl Fn(u64, &mut [u8]) -> Result<(), Failure>) -> Result<(), Error> {
-        let failed = |source| Failure::io("write", &self.path, source);
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(trial.at)).map_err(failed)?;
         let mut done = 0;
         while done < trial.n_bytes {
             let n = usize::try_from(trial.n_bytes - done).unwrap_or(PIECE).min(PIECE);
             let mut piece = vec![0; n];
             read(done, &mut piece)?;
-            file.write_all(&piece).map_err(failed)?;
+            self.file.write_at(trial.at.saturating_add(done), &piece).map_err(Failure::from)?;
             done += n as u64;
         }
         Ok(())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.path().to_owned()
     }
 }
 

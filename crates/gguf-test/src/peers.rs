@@ -57,18 +57,55 @@ pub enum Program {
     Split,
     /// `llama-gguf-hash`
     Hash,
-    /// `llama-completion`, for models without an encoder. It looks for backends in the current folder.
+    /// `llama-completion`, for models without an encoder.
     Completion,
+    /// `llama-imatrix`
+    Imatrix,
+    /// `llama-perplexity`: perplexity and divergence.
+    Perplexity,
 }
 
-/// Functions for models with an encoder, which the prebuilt libraries lack.
-const WITHOUT_ENCODER: &str = r#"
+/// The batches that llama.cpp's programs fill, with the functions that the prebuilt libraries have.
+const BATCHES: &str = r#"
 #include "common.h"
 #include <cstdlib>
+struct llama_batch_ext { std::vector<common_batch::token> tokens; };
+extern "C" llama_batch_ext * llama_batch_ext_init(llama_context *) { return new llama_batch_ext; }
+extern "C" void llama_batch_ext_free(llama_batch_ext * batch) { delete batch; }
 common_batch common_batch_get_one(llama_context *, const std::vector<llama_token> &) { abort(); }
-llama_batch_ext * common_batch::get_sub_batch(int32_t, int32_t) { abort(); }
-extern "C" int32_t llama_process(llama_context *, llama_process_type, llama_batch_ext *) { abort(); }
-extern "C" void llama_batch_ext_free(llama_batch_ext *) {}
+common_batch::common_batch(llama_context * ctx) : batch(llama_batch_ext_init(ctx)) {}
+void common_batch::clear() { tokens.clear(); }
+bool common_batch::add_seq(int32_t, llama_seq_id) { abort(); }
+bool common_batch::set_output(int32_t, bool) { abort(); }
+int32_t common_batch::add(llama_token, llama_pos, const std::vector<llama_seq_id> &, bool) { abort(); }
+int32_t common_batch::add(llama_token id, llama_pos pos, llama_seq_id seq, bool output) {
+    token t = {};
+    t.id = id;
+    t.pos[0] = pos;
+    t.seq_id = seq;
+    t.output = output;
+    tokens.push_back(t);
+    return size() - 1;
+}
+llama_batch_ext * common_batch::get_sub_batch(int32_t start, int32_t n) {
+    batch->tokens.assign(tokens.begin() + start, tokens.begin() + start + n);
+    return batch.get();
+}
+extern "C" int32_t llama_process(llama_context * ctx, llama_process_type type, llama_batch_ext * from) {
+    if (type != LLAMA_PROCESS_TYPE_DECODE) abort();
+    llama_batch batch = llama_batch_init(from->tokens.size(), 0, 1);
+    for (const auto & t : from->tokens) {
+        const int i = batch.n_tokens++;
+        batch.token[i] = t.id;
+        batch.pos[i] = t.pos[0];
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = t.seq_id;
+        batch.logits[i] = t.output;
+    }
+    const int32_t result = llama_decode(ctx, batch);
+    llama_batch_free(batch);
+    return result;
+}
 "#;
 
 /// The directories of llama.cpp and of the reference data.
@@ -101,20 +138,29 @@ impl Peers {
             let output = command.output().expect("a C++ compiler");
             assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        let (source, libraries): (&str, &[&str]) = match program {
-            Program::Split => {
-                ("tools/gguf-split/gguf-split.cpp", &["-lllama-common", "-lllama", "-lggml", "-lggml-base"])
-            }
-            Program::Hash => ("examples/gguf-hash/gguf-hash.cpp", &["-lggml-base"]),
-            Program::Completion => {
-                ("tools/completion/completion.cpp", &["-lllama-common", "-lllama", "-lggml", "-lggml-base"])
-            }
+        let (source, evaluates) = match program {
+            Program::Split => ("tools/gguf-split/gguf-split.cpp", false),
+            Program::Hash => ("examples/gguf-hash/gguf-hash.cpp", false),
+            Program::Completion => ("tools/completion/completion.cpp", true),
+            Program::Imatrix => ("tools/imatrix/imatrix.cpp", true),
+            Program::Perplexity => ("tools/perplexity/perplexity.cpp", true),
         };
-        let mut files = vec![sources.join(source)];
-        if program == Program::Completion {
-            let missing = dir.join("without_encoder.cpp");
-            std::fs::write(&missing, WITHOUT_ENCODER).unwrap();
-            files.extend([sources.join("tools/completion/main.cpp"), missing]);
+        let libraries: &[&str] = match program {
+            Program::Hash => &["-lggml-base"],
+            _ => &["-lllama-common", "-lllama", "-lggml", "-lggml-base"],
+        };
+        let source = sources.join(source);
+        let mut files = vec![source.clone()];
+        if evaluates {
+            let batches = dir.join("batches.cpp");
+            std::fs::write(&batches, BATCHES).unwrap();
+            let main = source.with_file_name("main.cpp");
+            files.extend([batches].into_iter().chain(main.exists().then_some(main)));
+            // Backends are looked for beside the program.
+            #[cfg(unix)]
+            for entry in std::fs::read_dir(&lib).unwrap().flatten() {
+                let _ = std::os::unix::fs::symlink(entry.path(), dir.join(entry.file_name()));
+            }
         }
         if program == Program::Hash {
             for (name, language) in [("sha1/sha1", "c++"), ("sha256/sha256", "c"), ("xxhash/xxhash", "c")] {
@@ -123,7 +169,7 @@ impl Peers {
                 files.push(object);
             }
         }
-        let out = dir.join(source.rsplit('/').next().unwrap_or_default().trim_end_matches(".cpp"));
+        let out = dir.join(source.file_stem().unwrap_or_default());
         files.push(format!("-L{}", lib.display()).into());
         files.extend(libraries.iter().map(PathBuf::from));
         files.push(format!("-Wl,-rpath,{}", lib.display()).into());

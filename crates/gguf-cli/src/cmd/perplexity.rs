@@ -82,7 +82,7 @@ impl Args {
         let result = match &self.save_base {
             None => perplexity(&mut engine, &windows, progress)?,
             Some(path) => {
-                let output = Output::create(path, self.force)?;
+                let output = Output::unnamed(path, self.force)?;
                 let mut writer = BaseWriter::new(BufWriter::new(output.file()), &windows, loaded.n_vocab)?;
                 let score = |window: usize, logits: &[f32]| writer.window(&windows, window, logits);
                 let result = perplexity_by(&mut engine, &windows, score, progress)?;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gguf_engine::{About, Child, Engine as _, Error, ErrorKind, Original, Windows};
+use gguf_engine::{About, Child, Engine as _, Error, ErrorKind, Original, Perplexity, Windows};
 use gguf_format::Str;
 use gguf_format::check::shown;
 use gguf_format::keys::FileType;
@@ -35,11 +35,10 @@ const NAMED: usize = 3;
 /// Measure how much a model loses by quantizing each tensor, for gguf quantize --sensitivity.
 ///
 /// For each tensor the divergence from the model is measured on a text when only this tensor is quantized, to one low
-/// type: the model is copied to OUT.scratch.gguf, and the decoded values of one tensor after the other are written
-/// into the copy while it is loaded. It takes as many evaluations of the text as there are tensors, so the time is
-/// estimated first. By default, 16 windows of the text are used. The original's probabilities are kept in
-/// OUT.scratch.logits; both files are removed at the end. `gguf engine` shows the
-/// library that is used.
+/// type: the decoded values of one tensor after the other are written into a copy of the model while it is loaded. It
+/// takes as many evaluations of the text as there are tensors, so the time is estimated first. By default, 16 windows of
+/// the text are used. The copy and the original's probabilities take space in the folder of OUT meanwhile; on Linux
+/// these files have no names. `gguf engine` shows the library that is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -108,20 +107,6 @@ struct Journal {
     done: Vec<Measured>,
 }
 
-/// The scratch files, which are removed at the end.
-struct ScratchFiles {
-    model: PathBuf,
-    logits: PathBuf,
-}
-
-impl Drop for ScratchFiles {
-    fn drop(&mut self) {
-        for path in [&self.model, &self.logits] {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.output)?;
@@ -131,16 +116,20 @@ impl Args {
         let inputs = [&self.model, &self.text].into_iter().chain(&self.imatrix);
         expect_other(&self.output, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         let watch = Watch::new(self.quiet);
-        Checked::new(&self.model)?;
+        let checked = Checked::new(&self.model)?;
         let text = text_of(std::slice::from_ref(&self.text))?;
         let matrix = self.imatrix.as_deref().map(open::matrix).transpose()?.map(Arc::new);
+        let mut copy = Output::unnamed(&self.output, self.force)?;
+        let shared = copy.share()?;
         let mut engine = self.library.start(&watch)?;
+        // A model that the library refuses, or a short text, is an error before the copy is made.
+        let loaded = checked.load(&mut engine)?;
+        let mut options = self.windows.options();
+        options.chunks.get_or_insert(WINDOWS);
+        let windows = windows_of(&mut engine, &loaded, &text, options)?;
 
-        // The names are this command's own; a killed run leaves them behind.
-        let [model, logits] = [".scratch.gguf", ".scratch.logits"].map(|ending| beside(&self.output, ending));
-        let files = ScratchFiles { model, logits };
         let target = Target::FileType(self.r#type);
-        let scratch = Scratch::new(open::model(&self.model)?, matrix, target, &files.model, &watch);
+        let scratch = Scratch::new(open::model(&self.model)?, matrix, target, copy, &watch);
         let mut scratch = scratch.map_err(|e| match e {
             // The hint of quantization is an option that this command does not have.
             gguf_quantize::Error::Requantize { .. } => Failure::Bad(e.to_string()),
@@ -154,17 +143,12 @@ impl Args {
             let problem = format!("{}: no tensor can be quantized to {}", self.model.display(), self.r#type);
             return Err(Failure::Bad(problem));
         }
-        // The copy has the content of a model that was checked.
-        let model = Checked::new(&files.model)?;
-        let loaded = model.load(&mut engine)?;
-        let mut options = self.windows.options();
-        options.chunks.get_or_insert(WINDOWS);
-        let windows = windows_of(&mut engine, &loaded, &text, options)?;
+        engine.load(&shared)?;
         let mut journal = self.journal(&engine.about().path, &text, &windows)?;
-        let original =
-            self.measure(ui, &watch, &mut engine, (&mut scratch, &files), (&windows, loaded.n_vocab, &mut journal))?;
+        let perplexity =
+            self.measure(ui, &watch, &mut engine, (&mut scratch, &shared), (&windows, loaded.n_vocab, &mut journal))?;
         watch.clear();
-        self.write(engine.about(), &windows, &original, &journal.done)?;
+        self.write(engine.about(), &windows, &perplexity, &journal.done)?;
         if self.resume {
             let _ = fs::remove_file(&journal.path);
         }
@@ -177,9 +161,9 @@ impl Args {
         ui: &mut Ui,
         watch: &Watch,
         engine: &mut Child,
-        (scratch, files): (&mut Scratch, &ScratchFiles),
+        (scratch, copy): (&mut Scratch, &Path),
         (windows, n_vocab, journal): (&Windows, usize, &mut Journal),
-    ) -> Result<Original, Failure> {
+    ) -> Result<Perplexity, Failure> {
         let is_done = |name: &[u8]| journal.done.iter().any(|done| done.name.as_bytes() == name);
         let trials: Vec<_> = scratch.trials().iter().filter(|trial| !is_done(&trial.name)).cloned().collect();
         if !journal.done.is_empty() {
@@ -190,11 +174,9 @@ impl Args {
         }
         let total = (trials.len() + 1) * windows.len();
         let started = watch.elapsed();
-        let _ = fs::remove_file(&files.logits);
-        let logits = File::options().read(true).write(true).create_new(true).open(&files.logits);
-        let logits =
-            logits.map_err(|e| Failure::CouldNotRun(format!("{}: cannot create: {e}", files.logits.display())))?;
-        let mut original = Original::new(engine, windows, n_vocab, logits, |done| {
+        let logits = Output::unnamed(&self.output, self.force)?;
+        logits.set_len((windows.len() * windows.n_scored() * n_vocab) as u64 * 4)?;
+        let mut original = Original::new(engine, windows, n_vocab, logits.file(), |done| {
             watch.step(done, total, "windows, the original");
             !watch.is_cancelled()
         })?;
@@ -209,7 +191,7 @@ impl Args {
         for (i, trial) in trials.iter().enumerate() {
             let relative_error = scratch.degrade(trial, &Quiet(watch))?;
             let name = shown(Str(&trial.name));
-            let divergence = original.divergence(engine, windows, &files.model, |done| {
+            let divergence = original.divergence(engine, windows, copy, |done| {
                 watch.step((i + 1) * windows.len() + done, total, &format!("windows, {name}"));
                 !watch.is_cancelled()
             })?;
@@ -226,7 +208,7 @@ impl Args {
                 return Err(Error::new(ErrorKind::Cancelled, "cancelled").into());
             }
         }
-        Ok(original)
+        Ok(*original.perplexity())
     }
 
     /// The kept measurements of an interrupted run, if they are asked for.
@@ -243,7 +225,7 @@ impl Args {
         Journal::open(path, identity)
     }
 
-    fn about(&self, about: &About, windows: &Windows, original: &Original) -> Value {
+    fn about(&self, about: &About, windows: &Windows, perplexity: &Perplexity) -> Value {
         json!({
             "model": self.model.file_name().map(Path::new).map(json::path),
             "text": self.text.file_name().map(Path::new).map(json::path),
@@ -252,16 +234,22 @@ impl Args {
             "type": self.r#type.to_string(),
             "n_ctx": windows.n_ctx(),
             "windows": windows.len(),
-            "tokens": original.perplexity().count,
-            "perplexity": original.perplexity().value(),
+            "tokens": perplexity.count,
+            "perplexity": perplexity.value(),
         })
     }
 
-    fn write(&self, about: &About, windows: &Windows, original: &Original, done: &[Measured]) -> Result<(), Failure> {
-        let document = Document::new(self.about(about, windows, original), self.imatrix.is_some(), done.to_vec());
+    fn write(
+        &self,
+        about: &About,
+        windows: &Windows,
+        perplexity: &Perplexity,
+        done: &[Measured],
+    ) -> Result<(), Failure> {
+        let document = Document::new(self.about(about, windows, perplexity), self.imatrix.is_some(), done.to_vec());
         let fail =
             |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: cannot write: {e}", self.output.display()));
-        let output = Output::create(&self.output, self.force)?;
+        let output = Output::unnamed(&self.output, self.force)?;
         let mut text = serde_json::to_string_pretty(&document).map_err(|e| fail(&e))?;
         text.push('\n');
         output.file().write_all(text.as_bytes()).map_err(|e| fail(&e))?;

@@ -67,6 +67,106 @@ fn matrices_are_those_of_llama_imatrix() {
     }
 }
 
+/// Runs a program of llama.cpp in a folder, on one thread; returns what it prints.
+fn theirs(tool: &Path, folder: &Path, line: &str, files: &[(&str, &Path)]) -> String {
+    let mut command = Command::new(tool);
+    let output = command.current_dir(folder).args(words(line, files)).args(["-t", "1"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder with the text of the example, named as the matrices name it.
+fn folder_of_text() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("validation.txt");
+    fs::copy(Peers::get().data("glossary/validation.txt"), &text).unwrap();
+    (dir, text)
+}
+
+/// With the same library, matrices have the bytes of those of llama-imatrix: of plain models and of experts, with every option of both.
+fn matrices_have_the_bytes_of_llama_imatrix() {
+    let peers = Peers::get();
+    let (dir, text_file) = folder_of_text();
+    let tool = peers.build(Program::Imatrix, dir.path());
+    let (glossary, experts) = (peers.data("glossary-bf16.gguf"), peers.data("hf/ref/mixtral-f16.gguf"));
+    let first = dir.path().join("first.gguf");
+    let mut sizes = Vec::new();
+    for (i, (model, ending, ours, their_options)) in [
+        (&glossary, "gguf", "-c 512", "-c 512"),
+        (&glossary, "gguf", "-c 128 --chunks 200", "-c 128 --chunks 200"),
+        (&glossary, "gguf", "-c 128 --chunks 8 --process-output", "-c 128 --chunks 8 --process-output"),
+        (&glossary, "dat", "-c 128 --chunks 8", "-c 128 --chunks 8 --output-format dat"),
+        (&glossary, "gguf", "-c 128 -b 64 -ub 32 --chunks 4 --skip 3", "-c 128 -b 64 -ub 32 --chunks 4 --chunk 3"),
+        (&glossary, "gguf", "-c 128 --chunks 4 --parse-special", "-c 128 --chunks 4 --parse-special"),
+        (&glossary, "gguf", "-c 128 --chunks 4 --continue FIRST", "-c 128 --chunks 4 --in-file FIRST"),
+        (&experts, "gguf", "-c 64 --chunks 20", "-c 64 --chunks 20"),
+        (&experts, "dat", "-c 64 --chunks 20", "-c 64 --chunks 20 --output-format dat"),
+        (&experts, "gguf", "-c 64 --chunks 9 --process-output", "-c 64 --chunks 9 --process-output"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let [our_file, their_file] = ["ours", "theirs"].map(|who| dir.path().join(format!("{who}-{i}.{ending}")));
+        let files = |out| [("MODEL", &**model), ("TEXT", &*text_file), ("FIRST", &*first), ("OUT", out)];
+        with_library(&words(&format!("imatrix compute MODEL TEXT -o OUT -j 1 -q {ours}"), &files(&our_file))).exits(0);
+        theirs(&tool, dir.path(), &format!("-m MODEL -f validation.txt -o OUT {their_options}"), &files(&their_file));
+        let [our_bytes, their_bytes] = [&our_file, &their_file].map(|path| fs::read(path).unwrap());
+        assert!(our_bytes == their_bytes, "{ours}");
+        sizes.push(our_bytes.len());
+        if i == 1 {
+            fs::copy(&our_file, &first).unwrap();
+        }
+    }
+    // The output has an entry of its own.
+    assert!(sizes[2] > sizes[1] && sizes[9] > sizes[7], "{sizes:?}");
+}
+
+/// The numbers of a text.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split_whitespace().map(|word| word.trim_end_matches('%'));
+    words.filter(|word| word.parse::<f64>().is_ok()).map(str::to_owned).collect()
+}
+
+/// With the same library, perplexities, statistics of divergence and base files are those of llama-perplexity, in all printed digits and bytes.
+fn divergences_are_those_of_llama_perplexity() {
+    let peers = Peers::get();
+    let (dir, text_file) = folder_of_text();
+    let tool = peers.build(Program::Perplexity, dir.path());
+    let model = peers.data("glossary-bf16.gguf");
+    let [our_base, their_base, small] = ["ours", "theirs", "small.gguf"].map(|name| dir.path().join(name));
+    gguf(["quantize", text(&model), text(&small), "Q4_K_M", "-q"]).exits(0);
+    for (i, options) in ["--chunks 42", "-c 128 --chunks 9", "-c 128 -b 64 -ub 32 --chunks 5"].into_iter().enumerate() {
+        let [our_base, their_base] = [&our_base, &their_base].map(|base| base.with_extension(i.to_string()));
+        let files = [
+            ("MODEL", &*model),
+            ("TEXT", &*text_file),
+            ("SMALL", &*small),
+            ("OURS", &*our_base),
+            ("THEIRS", &*their_base),
+        ];
+        let ours = |line: &str| with_library(&words(&format!("{line} {options} -j 1 -q"), &files)).exits(0).out;
+        let theirs = |line: &str| theirs(&tool, dir.path(), &format!("{line} {options}"), &files);
+        let (printed, expected) = (ours("perplexity MODEL TEXT"), theirs("-m MODEL -f TEXT"));
+        let expected = numbers(expected.split_once("PPL =").unwrap().1.lines().next().unwrap());
+        assert!(expected.len() == 2 && printed.ends_with(&format!("{} ± {}\n", expected[0], expected[1])), "{printed}");
+
+        ours("perplexity MODEL TEXT --save-base OURS");
+        theirs("-m MODEL -f TEXT --kl-divergence-base THEIRS");
+        assert!(fs::read(&our_base).unwrap() == fs::read(&their_base).unwrap(), "{options}");
+
+        let expected = theirs("-m SMALL --kl-divergence-base THEIRS --kl-divergence");
+        let (_, expected) = expected.split_once("Perplexity statistics").unwrap();
+        let expected = expected.lines().filter_map(|line| line.split_once(':')).flat_map(|(_, found)| numbers(found));
+        let table = with_library(&words("kld --base OURS SMALL -j 1 -q", &files)).exits(0).out;
+        let values = table.lines().skip_while(|line| !line.contains("STATISTIC")).skip(2);
+        let found = values.flat_map(|line| numbers(line.trim_end().rsplit("  ").next().unwrap()));
+        let (found, expected): (Vec<String>, Vec<String>) = (found.collect(), expected.collect());
+        assert_eq!(found, expected, "{options}: {table}");
+        assert!(found.len() > 40, "{found:?}");
+    }
+}
+
 /// Libraries that cannot be used are refused, with the reason.
 fn unusable_libraries_are_refused() {
     let lib = peers().join("lib");
@@ -125,26 +225,48 @@ fn older_libraries_are_used_or_refused() {
     assert!(ended.status.code() == Some(2) && said.contains("help: use the shared libraries of"), "{said}");
 }
 
-/// A program that is killed leaves no half file, and no process of the library.
+/// A program that is killed at any moment leaves no file but the one from which it resumes, and no process of the library.
 fn nothing_is_left_of_a_killed_program() {
     let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out.gguf");
-    let lib = gguf_test::peers::peers().join("lib");
+    let (model, validation) = (peers.data("glossary-bf16.gguf"), peers.data("glossary/validation.txt"));
     let mark = format!("KILLED_BY_TEST={}", dir.path().display());
     let (name, value) = mark.split_once('=').unwrap();
-    for milliseconds in [0, 200, 1000, 3000] {
-        let mut command = program();
-        command.env(name, value);
-        command.args(["imatrix", "compute"]).arg(peers.data("glossary-bf16.gguf"));
-        command.arg(peers.data("glossary/validation.txt")).arg("-o").arg(&out);
-        command.args(["-j", "1", "-q", "--resume", "--llama"]).arg(&lib);
-        let mut child = command.spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!out.exists());
+    let mut n_killed = 0;
+    for (i, (line, kept)) in [
+        ("imatrix compute MODEL TEXT -o OUT -j 1 -q --resume", "out.gguf.partial"),
+        ("imatrix compute MODEL TEXT -o OUT -j 1 -q -c 64 -b 64 --snapshots 1", "out.gguf.at_"),
+        ("perplexity MODEL TEXT -j 1 -q --save-base OUT", ""),
+        ("kld MODEL MODEL TEXT -j 1 -q", ""),
+        ("sensitivity MODEL TEXT -o OUT -c 128 --chunks 2 -j 1 -q", ""),
+        ("sensitivity MODEL TEXT -o OUT -c 128 --chunks 2 -j 1 -q --resume", "out.gguf.partial"),
+        ("run MODEL x --raw --tokens 2000 -j 1", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = dir.path().join(i.to_string());
+        fs::create_dir(&folder).unwrap();
+        let out = folder.join("out.gguf");
+        let files = [("MODEL", &*model), ("TEXT", &*validation), ("OUT", &*out)];
+        for milliseconds in [0, 30, 60, 120, 240, 480, 960, 1920, 3840] {
+            let mut command = program();
+            command.env(name, value).args(words(line, &files)).arg("--llama").arg(peers::peers().join("lib"));
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            let is_over = child.try_wait().unwrap().is_some();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            if is_over {
+                break;
+            }
+            n_killed += 1;
+            let left = gguf_test::files::names(&folder);
+            let is_kept = |name: &String| !kept.is_empty() && name.starts_with(kept);
+            assert!(left.iter().all(is_kept), "{line}, after {milliseconds} ms: {left:?}");
+        }
     }
+    assert!(n_killed > 30, "{n_killed}");
     // The library's process notices the end of its input at once, even if it computes. Other tests have such processes, too.
     let is_left = || {
         fs::read_dir("/proc").unwrap().any(|entry| {
@@ -240,7 +362,7 @@ fn greedy_text_is_that_of_llama_cpp() {
     let completion = peers.build(Program::Completion, dir.path());
     let prompt = "a small animal";
     let mut command = Command::new(completion);
-    command.current_dir(peers::peers().join("lib")).arg("-m").arg(&model).args(["-p", prompt, "-n", "64", "-t", "1"]);
+    command.arg("-m").arg(&model).args(["-p", prompt, "-n", "64", "-t", "1"]);
     command.args(["--temp", "0", "-no-cnv", "--no-warmup", "--no-display-prompt"]).stderr(Stdio::null());
     let theirs = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let ours =
@@ -541,7 +663,7 @@ fn checkpoints_are_published_with_measurements() {
 
 /// The exit code and the messages of a run, which must end by itself, and must say why it fails. Machines that run tests may be slow, so the limit only
 /// recognizes a run that waits for ever.
-fn ended_by_itself(mut child: Child, path: &Path) -> (i32, String) {
+fn ended_by_itself(mut child: Child, line: &str) -> (i32, String) {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(600) {
         std::thread::sleep(Duration::from_millis(3));
@@ -553,50 +675,115 @@ fn ended_by_itself(mut child: Child, path: &Path) -> (i32, String) {
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     let code = ended.status.code().unwrap_or(-1);
-    assert!(is_over && matches!(code, 0..=2), "{}: {:?} {said}", path.display(), ended.status);
-    assert!(code == 0 || said.contains("gguf: error: "), "{}: {said}", path.display());
+    assert!(is_over && matches!(code, 0..=2), "{line}: {:?} {said}", ended.status);
+    assert!(code == 0 || said.contains("gguf: error: "), "{line}: {said}");
     (code, said)
 }
 
-/// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever.
-fn hostile_files_are_errors() {
-    let dir = tempfile::tempdir().unwrap();
-    let text_file = dir.path().join("text.txt");
-    fs::write(&text_file, "a b c d e f g h ".repeat(20)).unwrap();
+/// The commands that read files for the library. Some read the file in place of another.
+const READERS: &[&str] = &[
+    "perplexity FILE TEXT -c 8 --chunks 2 -j 1 -q",
+    "perplexity FILE TEXT -c 8 --chunks 2 -j 1 -q --save-base OUT -f",
+    "run FILE x --raw --tokens 2 -j 1",
+    "run FILE x --tokens 2 -j 1",
+    "kld FILE MODEL TEXT -c 8 --chunks 2 -j 1 -q",
+    "kld MODEL FILE TEXT -c 8 --chunks 2 -j 1 -q",
+    "kld --base FILE MODEL -c 8 --chunks 2 -j 1 -q",
+    "imatrix compute FILE TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q",
+    "imatrix compute MODEL TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q --continue FILE",
+    "imatrix compute MODEL FILE -o OUT -f -c 8 --chunks 2 -j 1 -q --chat",
+    "sensitivity FILE TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q",
+    "sensitivity MODEL TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q --imatrix FILE",
+    "perplexity MODEL FILE -c 8 --chunks 2 -j 1 -q",
+    "engine",
+];
+
+/// The invalid files, in a folder.
+fn invalid_files(dir: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
-    let folder = dir.path().join("hostile");
+    let folder = dir.join("hostile");
     fs::create_dir(&folder).unwrap();
     paths.extend(hostile::write(&folder).iter().map(|name| folder.join(name)));
     for (i, case) in corpus::all().into_iter().enumerate() {
-        let path = dir.path().join(format!("case-{i}.gguf"));
+        let path = dir.join(format!("case-{i}.gguf"));
         fs::write(&path, &case.bytes).unwrap();
         paths.push(path);
     }
     for (i, file) in conformance::files().into_iter().enumerate() {
-        let path = dir.path().join(format!("suite-{i}.gguf"));
+        let path = dir.join(format!("suite-{i}.gguf"));
         fs::write(&path, &file.start).unwrap();
         // File systems have limits.
         let made = fs::File::options().write(true).open(&path).and_then(|made| made.set_len(file.len));
         paths.extend(made.is_ok().then_some(path));
     }
     assert!(paths.len() > 1500, "{}", paths.len());
+    paths
+}
+
+/// A short text, in a folder.
+fn short_text(dir: &Path) -> PathBuf {
+    let path = dir.join("text.txt");
+    fs::write(&path, "a b c d e f g h ".repeat(20)).unwrap();
+    path
+}
+
+/// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever.
+fn hostile_files_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, text_file, out) =
+        (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()), dir.path().join("out"));
+    let paths = invalid_files(dir.path());
     let mut n_loaded = 0;
     for path in &paths {
-        let args = ["perplexity", text(path), text(&text_file), "-c", "8", "--chunks", "2", "-j", "1", "-q"];
-        let (code, said) = ended_by_itself(start(&args), path);
-        // Both commands check a model alike, before they start the library.
+        let files = [("FILE", &**path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
+        let run = |line: &str| ended_by_itself(start(&words(line, &files)), &format!("{line}: {}", path.display()));
+        let (code, said) = run(READERS[0]);
+        // All commands check a model alike, before they start the library.
         if code == 0 || said.contains("libllama") || said.contains("tokens") {
             n_loaded += 1;
-            ended_by_itself(start(&["run", text(path), "a b", "--raw", "--tokens", "2", "-j", "1"]), path);
+            READERS[1..].iter().for_each(|line| drop(run(line)));
         }
     }
     assert!(n_loaded > 0);
     eprintln!("{} files, {n_loaded} were given to the library", paths.len());
 }
 
+/// As above, for each file in each place of each command.
+fn every_hostile_file_is_an_error_of_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, text_file) = (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()));
+    let paths = invalid_files(dir.path());
+    let ran = |part: usize, line: &str, path: &Path| {
+        let out = dir.path().join(format!("out-{part}"));
+        let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
+        let line = words(line, &files);
+        let started = Instant::now();
+        let (code, _) = ended_by_itself(start(&line), &line.join(" "));
+        (started.elapsed(), code, line.join(" "))
+    };
+    let each = paths.len().div_ceil(2);
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let part = |(part, paths): (usize, &'_ [PathBuf])| {
+            let run = move |path: &PathBuf| READERS.iter().map(|line| ran(part, line, path)).collect::<Vec<_>>();
+            paths.iter().flat_map(run).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = paths.chunks(each).enumerate().map(|chunk| scope.spawn(move || part(chunk))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let n_results = all.iter().filter(|(_, code, _)| *code == 0).count();
+    let (slowest, _, line) = all.iter().max().unwrap();
+    eprintln!(
+        "{} files, {} runs, {n_results} with a result; the slowest took {slowest:?}: {line}",
+        paths.len(),
+        all.len()
+    );
+}
+
 gguf_test::tests! {
     [Peers, Shared] models_are_compared_side_by_side;
     [Peers, Shared] matrices_are_those_of_llama_imatrix;
+    [Peers, Shared] matrices_have_the_bytes_of_llama_imatrix;
+    [Peers, Shared] divergences_are_those_of_llama_perplexity;
     [Peers, Shared] several_models_are_compared_in_one_table;
     [Peers, Shared] greedy_text_is_that_of_llama_cpp;
     [Peers, Shared] skipped_windows_are_left_out;
@@ -608,7 +795,8 @@ gguf_test::tests! {
     [Peers, Shared] sensitivities_are_measured_and_used;
     [Peers] the_process_of_the_library_is_restricted;
     [Peers, Shared] checkpoints_are_published_with_measurements;
-    [Peers] hostile_files_are_errors;
+    [Peers, Shared] hostile_files_are_errors;
+    [Peers, Shared, Asking("takes long")] every_hostile_file_is_an_error_of_every_command;
     [Peers] unusable_libraries_are_refused;
     [Peers, Shared, Packages] older_libraries_are_used_or_refused;
     [Peers, Shared] nothing_is_left_of_a_killed_program;

@@ -28,7 +28,7 @@ impl Imatrix {
         }
     }
 
-    /// Writes the matrix to a file, which is renamed when it is complete. The files `inputs` are never replaced, others only if `force` is
+    /// Writes the matrix to a file, which gets its name when it is complete. The files `inputs` are never replaced, others only if `force` is
     /// set. Only [`is_cancelled`](Progress::is_cancelled) of `progress` is used.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Imatrix {
         if path.canonicalize().is_ok_and(is_input) {
             return Err(Failure::OverwritesInput { path: path.to_owned() }.into());
         }
-        let output = Output::create(path, force).map_err(Failure::from)?;
+        let output = Output::unnamed(path, force).map_err(Failure::from)?;
         let out = BufWriter::with_capacity(BUFFER, Cancellable { out: output.file(), progress });
         let written = self.write(out).and_then(|mut out| Ok(out.flush()?));
         if progress.is_cancelled() {

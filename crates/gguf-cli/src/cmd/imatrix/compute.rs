@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gguf_engine::matrix::{Measurement, experts_below, matrix_of, observed_of};
+use gguf_engine::matrix::{Measurement, counts_of, experts_below, matrix_of, observed_of};
 use gguf_engine::{About, Engine as _, Error, ErrorKind, Observe, Observed, Perplexity, Specials, Windows};
 use gguf_format::Str;
 use gguf_format::check::shown;
@@ -198,7 +198,7 @@ impl Args {
                 return Err(Failure::from(Error::new(ErrorKind::Cancelled, "cancelled")).with_help(help));
             }
             let is_enough = match self.min_expert_tokens {
-                Some(minimum) if done >= least => experts_below(&run.sums()?, minimum).is_empty(),
+                Some(minimum) if done >= least => experts_below(&run.counts()?, minimum).is_empty(),
                 _ => false,
             };
             if !is_more || is_enough {
@@ -264,7 +264,7 @@ impl Args {
     }
 
     fn report(&self, ui: &mut Ui, about: &About, sums: &Observed, perplexity: &Perplexity, done: usize) -> Outcome {
-        let below = experts_below(sums, self.min_expert_tokens.unwrap_or(1));
+        let below = experts_below(&counts_of(sums), self.min_expert_tokens.unwrap_or(1));
         let of_experts: Vec<&gguf_engine::Sums> = sums.values().filter(|sums| sums.counts.len() > 1).collect();
         let fewest = of_experts.iter().flat_map(|sums| &sums.counts).copied().min();
         if !below.is_empty() {
@@ -351,7 +351,7 @@ fn read_kept(path: &Path, identity: &str) -> Result<Option<(Kept, Observed)>, Fa
 /// Keeps sums, in place of earlier ones. The file is whole at any time.
 fn write_kept(path: &Path, kept: &Kept, sums: &Observed, chunk_size: u32) -> Result<(), Failure> {
     let fail = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: cannot write: {e}", path.display()));
-    let output = Output::create(path, true)?;
+    let output = Output::unnamed(path, true)?;
     let mut out = BufWriter::new(output.file());
     serde_json::to_writer(&mut out, kept).map_err(|e| fail(&e))?;
     out.write_all(b"\n").map_err(|e| fail(&e))?;
