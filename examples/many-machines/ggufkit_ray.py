@@ -68,7 +68,7 @@ class Queue:
         index, start = self.running.pop(task)
         try:
             _, code, said = ray.get(task)
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.RayTaskError) as e:
+        except ray.exceptions.RayError as e:
             code, said = TRY_AGAIN, str(e)
         if code == DONE:
             self.seconds.append(time.monotonic() - start)

@@ -20,22 +20,27 @@ tries=${TRIES:-6}
 threads=${SLURM_CPUS_PER_TASK:-1}
 stride=${STRIDE:-1}
 
+# Runs gguf until it ends with another code than 75, but not more often than TRIES.
+repeat() {
+  left=$tries
+  while true; do
+    gguf "$@"
+    code=$?
+    left=$((left - 1))
+    [ "$code" -eq 75 ] && [ "$left" -gt 0 ] || return "$code"
+    sleep "${PAUSE:-30}"
+  done
+}
+
 if [ "${2:-}" = commit ]; then
   set -- commit "$plan"
 else
   index=${SLURM_ARRAY_TASK_ID:?start it with --array}
   first=$((index * stride))
-  n=$(gguf commit "$plan" --status --json | sed -n 's/.*"n_parts": *\([0-9]*\).*/\1/p') || exit
+  status=$(repeat commit "$plan" --status --json) || exit
+  n=$(echo "$status" | sed -n 's/.*"n_parts": *\([0-9]*\).*/\1/p')
   end=$((first + stride))
   [ "$end" -le "$n" ] || end=$n
   set -- part "$plan" --index "$first..$end" --threads "$threads" --quiet
 fi
-
-while true; do
-  gguf "$@"
-  code=$?
-  tries=$((tries - 1))
-  # Only 75 is worth another try.
-  [ "$code" -eq 75 ] && [ "$tries" -gt 0 ] || exit "$code"
-  sleep "${PAUSE:-30}"
-done
+repeat "$@"

@@ -109,6 +109,17 @@ pub fn source(path: &Path) -> Result<Option<Arc<dyn ReadAt>>, Failure> {
     location(path)?.map(|location| remote::source(&location)).transpose()
 }
 
+/// The bytes of a file of which ranges are read, by path or URL. Its length and version are known.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn ranges(path: &Path) -> Result<Arc<dyn ReadAt>, Failure> {
+    match location(path)? {
+        Some(location) => remote::ranges(&location),
+        None => Ok(Arc::new(gguf_io::open_regular(path)?)),
+    }
+}
+
 /// The bytes of a file, by path or URL.
 ///
 /// # Errors
@@ -257,7 +268,7 @@ pub fn run_all(
 pub fn reading() -> RunOptions {
     let options = RunOptions::default();
     #[cfg(feature = "http")]
-    let options = options.read_ahead(network::read_ahead());
+    let options = options.read_ahead(Some(network::read_ahead()));
     options
 }
 

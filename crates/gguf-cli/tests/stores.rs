@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_test::files::{folder, glossary};
-use gguf_test::http::Files;
+use gguf_test::http::{Files, Reply, Server};
 use gguf_test::program::{program, set_for_all, words};
 
 #[path = "it/url/reading.rs"]
@@ -31,6 +31,7 @@ mod stores {
             parts_of_many_machines_are_one_object,
             the_tutorial_publishes_from_the_hub_to_a_bucket,
             every_division_has_the_bytes_of_one_machine,
+            a_worker_needs_its_part,
             a_part_that_was_uploaded_again_is_made_again;
         [Stores, Shared]
             recorded_conversions_have_their_bytes;
@@ -284,8 +285,8 @@ mod stores {
         assert!(get(&format!("{bucket}Glossary-2.9M-small.gguf")) == fs::read(here("small")).unwrap());
     }
 
-    /// All numbers of workers and lengths of parts: alone and in shards, with a matrix, for a size, and conversions with permuted rows and stacked
-    /// experts.
+    /// All numbers of workers and lengths of parts, in files and in S3: alone and in shards, with a matrix, for a size, and conversions with permuted
+    /// rows and stacked experts.
     fn every_division_has_the_bytes_of_one_machine() {
         use_stores();
         let dir = folder();
@@ -309,31 +310,84 @@ mod stores {
             ("experts", format!("convert {} -o OUT -qf --type bf16", experts.display())),
         ] {
             run(&line.replace("OUT", &here("one.gguf")));
-            for (part, n_workers) in
-                ["5MiB", "8388609", "256MiB"].into_iter().flat_map(|part| [1, 2, 3, 16].map(|n| (part, n)))
-            {
-                let many = format!("s3://models/UNIQUE/{name}-{part}-{n_workers}.gguf");
+            let places = ["s3://models/UNIQUE/".to_owned(), here("many-")];
+            for (place, part, n_workers) in places.iter().flat_map(|place| {
+                let parts = ["5MiB", "8388609", "256MiB"].into_iter();
+                parts.flat_map(move |part| [1, 2, 3, 16].map(|n_workers| (place, part, n_workers)))
+            }) {
+                let many = format!("{place}{name}-{part}-{n_workers}.gguf");
                 run(&format!("{} --plan-only {plan} --part-size {part}", line.replace("OUT", &many)));
                 n_parts += make_all(&plan, n_workers);
                 run(&format!("commit {plan} -q"));
                 for entry in fs::read_dir(dir.path()).unwrap() {
                     let file = entry.unwrap().file_name().into_string().unwrap();
                     if let Some(rest) = file.strip_prefix("one") {
-                        let object = unique_in(&many.replace(".gguf", rest));
-                        assert!(fs::read(here(&file)).unwrap() == get(&object), "{object}");
+                        let output = unique_in(&many.replace(".gguf", rest));
+                        let bytes = if place.contains("://") { get(&output) } else { fs::read(&output).unwrap() };
+                        assert!(fs::read(here(&file)).unwrap() == bytes, "{output}");
                         n += 1;
                     }
                 }
             }
             for entry in fs::read_dir(dir.path()).unwrap() {
                 let path = entry.unwrap().path();
-                if path.file_name().unwrap().to_str().unwrap().starts_with("one") {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                if name.starts_with("one") || name.starts_with("many-") {
                     fs::remove_file(path).unwrap();
                 }
             }
         }
-        println!("{n} objects of {n_parts} parts");
-        assert!(n > 72 && n_parts > 140, "{n} objects of {n_parts} parts");
+        println!("{n} outputs of {n_parts} parts");
+        assert!(n > 144 && n_parts > 280, "{n} outputs of {n_parts} parts");
+    }
+
+    /// Whatever the model, from a server to a store: a worker has its part and 256 MiB in memory, and reads its rows and at most 2 % more.
+    fn a_worker_needs_its_part() {
+        use_stores();
+        const COLUMNS: u64 = 2048;
+        let dir = folder();
+        let plan = dir.path().join("plan.json").display().to_string();
+        let mut head = gguf_format::Head::default();
+        head.set("general.architecture", "llama");
+        head.set("llama.block_count", 1u32);
+        let tensor = |name| gguf_format::TensorInfo::new(name, [COLUMNS, 1 << 20], gguf_format::GgmlType::F16);
+        head.tensors = ["token_embd.weight", "blk.0.attn_q.weight"].map(tensor).into();
+        let layout = head.layout().unwrap();
+        let (head, bytes) = (layout.head().to_vec(), layout.file_bytes());
+        assert!(bytes > 8 << 30);
+        // The data is zeros.
+        let server = Server::start(move |_, request| {
+            let range = request.range.as_deref().expect("nobody reads all").strip_prefix("bytes=").unwrap();
+            let (first, last) = range.split_once('-').unwrap();
+            let first: usize = first.parse().unwrap();
+            let end = last.parse::<u64>().map_or(bytes, |last| bytes.min(last + 1));
+            let mut body = vec![0; end as usize - first];
+            if let Some(rest) = head.get(first..) {
+                let n = rest.len().min(body.len());
+                body[..n].copy_from_slice(&rest[..n]);
+            }
+            let range = format!("bytes {first}-{}/{bytes}", end - 1);
+            Reply::new(206, body).with("Content-Range", &range).with("ETag", "\"one\"")
+        });
+        for (part, index) in [(5u64 << 20, 3), (64 << 20, 17), (256 << 20, 8)] {
+            let line = format!("quantize {} s3://models/UNIQUE/worker.gguf Q8_0 -q", server.url("/m.gguf"));
+            run(&format!("{line} --force --plan-only {plan} --part-size {part}"));
+            let before = server.sent();
+            let peak = peak(&format!("part {plan} --index {index} -q -j 4"));
+            let read = (server.sent() - before) as f64;
+            let rows = part.div_ceil(COLUMNS / 32 * 34) + 1;
+            let (needed, bound) = ((rows * COLUMNS * 2) as f64, part + (256 << 20));
+            println!(
+                "a part of {} MiB: {} of {} MiB, {:.4} of the bytes",
+                part >> 20,
+                peak >> 20,
+                bound >> 20,
+                read / needed
+            );
+            assert!(peak <= bound, "a part of {part} bytes takes {peak} bytes");
+            assert!(read >= needed * 0.98 && read <= needed * 1.02, "{read} bytes are read, {needed} needed");
+            run(&format!("commit {plan} --abort -q"));
+        }
     }
 
     /// Another upload of a part has another ETag, so the store refuses the one in the manifest.
@@ -459,7 +513,7 @@ fn mixture(dir: &Path) -> PathBuf {
     for (name, shape) in shapes {
         let start = data.len();
         let n = shape.iter().product::<usize>();
-        data.extend((start..start + n).flat_map(|i| (0x3c00 | (i * 40503 >> 3 & 0x80ff) as u16).to_le_bytes()));
+        data.extend((start..start + n).flat_map(|i| (0x3c00 | (((i * 40503) >> 3) & 0x80ff) as u16).to_le_bytes()));
         header.insert(name, serde_json::json!({"dtype": "BF16", "shape": shape, "data_offsets": [start, data.len()]}));
     }
     let header = serde_json::Value::from(header).to_string();
@@ -472,6 +526,19 @@ fn mixture(dir: &Path) -> PathBuf {
 fn ends(line: &str) -> (Option<i32>, String) {
     let output = program().args(words(&unique_in(line))).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Runs the program, which must succeed; returns the peak of its resident memory in bytes. A child starts with the peak of its parent, so the parent is
+/// a small program.
+fn peak(line: &str) -> u64 {
+    const RUN: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
+                       print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let mut python = Command::new("python3");
+    python.envs(program().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output =
+        python.args(["-c", RUN]).arg(gguf_test::program::path()).args(words(&unique_in(line))).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
 /// Sets the addresses and the credentials of the stores for the program. The tests run in one process, so all set the same.

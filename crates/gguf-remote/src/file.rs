@@ -59,6 +59,15 @@ impl HttpFile {
         Ok(file)
     }
 
+    /// Requests one byte, so that length and ETag are known.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) fn identified(self) -> Result<HttpFile, Error> {
+        self.0.ranges.fetch(0, &mut [0]).map_err(|e| Error { range: None, ..e })?;
+        Ok(self)
+    }
+
     /// A file of known length, and perhaps SHA-256, in hexadecimal. Nothing is requested before the first read. `name` is its name for
     /// [`Client::ahead`].
     pub(crate) fn new(

@@ -96,6 +96,22 @@ impl Repo {
     /// # Errors
     /// [`Problem::NotInRepository`] if there is no such file, and [`Problem::Offline`] if the cache lacks it.
     pub fn open_file(&self, path: &str) -> Result<Box<dyn ReadAt>, Error> {
+        self.open_by(path, |file| self.remote(file))
+    }
+
+    /// Opens a file whose length and ETag are known: those of its first byte, which is requested.
+    ///
+    /// # Errors
+    /// As for [`open_file`](Repo::open_file); errors of the request.
+    pub(crate) fn open_ranges(&self, path: &str) -> Result<Box<dyn ReadAt>, Error> {
+        self.open_by(path, |file| self.remote(file)?.identified())
+    }
+
+    fn open_by(
+        &self,
+        path: &str,
+        remote: impl FnOnce(&RepoFile) -> Result<HttpFile, Error>,
+    ) -> Result<Box<dyn ReadAt>, Error> {
         let name = self.location(path).to_string();
         let Some(file) = self.file(path) else { return Err(Error::new(name, Problem::NotInRepository)) };
         if let Some(cached) = self.cached(file) {
@@ -104,7 +120,7 @@ impl Repo {
         if self.client.settings().offline {
             return Err(Error::new(name, Problem::Offline("the file".to_owned())));
         }
-        Ok(Box::new(self.remote(file)?))
+        Ok(Box::new(remote(file)?))
     }
 
     fn cached(&self, file: &RepoFile) -> Option<File> {

@@ -99,6 +99,28 @@ impl Opener {
         };
         source.map_err(|e| failed(&location, e))
     }
+
+    /// Opens a file of which ranges are read. Its length and its [version](ReadAt::version) are known: they are those of its first byte, and
+    /// nothing else is requested.
+    ///
+    /// # Errors
+    /// As for [`source`](Opener::source); an empty file is an error.
+    pub fn ranges(&self, path: &Path) -> Result<Arc<dyn ReadAt>, IoError> {
+        let location = self.location(path);
+        let source: Result<Arc<dyn ReadAt>, Error> = match (&self.files, &location) {
+            (Files::Web(client), Location::Web(url)) => {
+                let file = HttpFile::new(client, url, Path::new(&url.to_string()), None, None);
+                file.identified().map(|file| Arc::new(file) as _)
+            }
+            (Files::Repo(repo), Location::Hub { path, .. }) => repo.open_ranges(path).map(Arc::from),
+            #[cfg(feature = "cloud")]
+            (Files::Store(client), _) => {
+                crate::StoreFile::open_ranges(client, &location).map(|file| Arc::new(file) as _)
+            }
+            _ => Err(Error::new(&location, Problem::NotInRepository)),
+        };
+        source.map_err(|e| failed(&location, e))
+    }
 }
 
 /// The error of opening a place, which it names.

@@ -199,7 +199,7 @@ pub fn open_source(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
         })?;
         return Ok(Arc::new(file));
     }
-    open::any(path).map_err(|failure| {
+    open::ranges(path).map_err(|failure| {
         let kind = match failure.kind() {
             "not_found" => io::ErrorKind::NotFound,
             "permission_denied" => io::ErrorKind::PermissionDenied,

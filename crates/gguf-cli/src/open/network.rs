@@ -44,17 +44,20 @@ pub fn started() -> Option<&'static Client> {
     CLIENT.get()
 }
 
-/// What fetches the data of a run before it is read, if a URL was opened.
-pub fn read_ahead() -> Option<Arc<dyn ReadAhead>> {
-    started().map(|client| Arc::new(Ahead(client.clone())) as _)
+/// What fetches the data of a run before it is read. A worker opens its sources when the run begins, so the client is not asked for before.
+pub fn read_ahead() -> Arc<dyn ReadAhead> {
+    Arc::new(Ahead)
 }
 
 #[derive(Debug)]
-struct Ahead(Client);
+struct Ahead;
 
 impl ReadAhead for Ahead {
     fn run(&self, reads: &mut (dyn Iterator<Item = SourceRead> + Send), work: &mut dyn FnMut()) {
-        self.0.ahead(reads.map(|read| (read.path, read.range)), work);
+        match started() {
+            Some(client) => client.ahead(reads.map(|read| (read.path, read.range)), work),
+            None => work(),
+        }
     }
 }
 

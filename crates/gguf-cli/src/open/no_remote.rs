@@ -28,6 +28,10 @@ pub fn source(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
     Err(no_feature(location))
 }
 
+pub fn ranges(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
+    Err(no_feature(location))
+}
+
 pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
     Err(no_feature(location))
 }

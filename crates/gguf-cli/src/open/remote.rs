@@ -43,6 +43,11 @@ pub fn source(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
     Ok(client()?.opener(location)?.source(Path::new(&location.to_string()))?)
 }
 
+/// The bytes of a file of which ranges are read.
+pub fn ranges(location: &Location) -> Result<Arc<dyn ReadAt>, Failure> {
+    Ok(client()?.opener(location)?.ranges(Path::new(&location.to_string()))?)
+}
+
 /// The folder of a checkpoint.
 pub fn folder(location: &Location) -> Result<Box<dyn Folder>, Failure> {
     match location {

@@ -193,6 +193,33 @@ fn plans_are_read_from_urls() {
     gguf(&words(&format!("part {wrong} --index 0")), "").says(&["status 404"]);
 }
 
+/// A worker asks for the bytes of its part, and for the first one, which identifies the file. A file of the Hub is identified in the same way.
+#[test]
+fn workers_request_their_parts() {
+    let dir = folder();
+    let bytes = fs::read(model(dir.path())).unwrap();
+    let n_bytes = bytes.len() as u64;
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    gguf(&words(&format!("quantize {} {} Q8_0 -q", at("model.gguf"), at("one.gguf"))), "").exits(0);
+    let web = of_files(vec![("m.gguf".to_owned(), bytes.clone())]);
+    let hub = hub_of_files("org/models", vec![("m.gguf".to_owned(), bytes)]);
+    for (server, url) in [(&web, web.url("/m.gguf")), (&hub, "hf:org/models/m.gguf".to_owned())] {
+        let run = |line: String| gguf(&words(&line), &hub.address).exits(0);
+        run(format!("quantize {url} {} Q8_0 -qf --plan-only {}", at("many.gguf"), at("plan.json")));
+        let before = server.requests().len();
+        run(format!("part {} --index 0 -q", at("plan.json")));
+        let requests = server.requests().split_off(before);
+        let ranges = requests.iter().filter(|request| request.method == "GET").filter_map(|request| {
+            let (first, last) = request.range.as_deref()?.strip_prefix("bytes=")?.split_once('-')?;
+            Some(last.parse::<u64>().map_or(n_bytes, |last| last + 1) - first.parse::<u64>().unwrap())
+        });
+        let read = ranges.sum::<u64>();
+        assert!(read > n_bytes * 9 / 10 && read <= n_bytes, "{read} of {n_bytes} bytes are requested: {requests:?}");
+        run(format!("commit {} -q", at("plan.json")));
+        assert!(fs::read(at("many.gguf")).unwrap() == fs::read(at("one.gguf")).unwrap());
+    }
+}
+
 /// Another file of that name, even with the same head, must not complete what was made of the first.
 #[test]
 fn a_run_is_resumed_with_the_same_file_alone() {

@@ -80,6 +80,35 @@ impl FleetPlan {
         threads: Option<NonZeroUsize>,
         progress: &dyn Progress,
     ) -> Result<RunSummary, FleetError> {
+        let mut before = 0;
+        loop {
+            // Another commit may complete an output at any moment, and remove what this one reads.
+            let done = self.commit_once(places, threads, progress);
+            if !matches!(done, Err(FleetError::NotBegun { .. } | FleetError::Missing { .. })) {
+                return done;
+            }
+            match self.n_complete(places)? {
+                now if now > before => before = now,
+                _ => return done,
+            }
+        }
+    }
+
+    /// The number of outputs that are complete.
+    fn n_complete(&self, places: &[Box<dyn Place>]) -> Result<usize, FleetError> {
+        let mut n = 0;
+        for (file, place) in self.files.iter().zip(places) {
+            n += usize::from(self.is_complete(file, &**place)?);
+        }
+        Ok(n)
+    }
+
+    fn commit_once(
+        &self,
+        places: &[Box<dyn Place>],
+        threads: Option<NonZeroUsize>,
+        progress: &dyn Progress,
+    ) -> Result<RunSummary, FleetError> {
         let (done, mut stale) = (self.manifests(places)?, Vec::new());
         progress.event(Event::Started { n_tensors: self.tensors.len(), bytes: self.file_bytes() });
         for (manifests, place) in done.iter().zip(places) {
@@ -156,7 +185,12 @@ impl FleetPlan {
     /// # Errors
     /// [`FleetError::Missing`] for parts that are not done; [`FleetError`].
     pub fn results(&self, places: &[Box<dyn Place>]) -> Result<Option<Vec<Value>>, FleetError> {
-        let Some(Some(manifests)) = self.manifests(places)?.into_iter().next() else { return Ok(None) };
+        let manifests = match self.manifests(places) {
+            // Another commit was faster.
+            Err(FleetError::Missing { .. }) if self.n_complete(places)? > 0 => return Ok(None),
+            manifests => manifests?,
+        };
+        let Some(Some(manifests)) = manifests.into_iter().next() else { return Ok(None) };
         let result = |(part, manifest): (Part, Manifest)| {
             let what = || FleetError::Manifest { part: part.index, what: "it has no results".to_owned() };
             manifest.results.ok_or_else(what)
@@ -174,8 +208,11 @@ impl FleetPlan {
         if let Some(json) = json {
             let bytes = json.len() as u64;
             let part = Part { index: 0, file: 0, number: 0, range: 0..bytes };
-            let id = place.put(&file.upload, &part, json)?;
-            place.complete(&file.upload, vec![id], bytes, file.replace)?;
+            let put = place.put(&file.upload, &part, json);
+            match put.and_then(|id| place.complete(&file.upload, vec![id], bytes, file.replace)) {
+                Err(FleetError::NotBegun { .. }) if self.is_complete(file, &**place)? => {}
+                done => done?,
+            }
         }
         place.remove_notes()
     }

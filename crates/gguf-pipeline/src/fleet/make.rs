@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::error::FleetError;
 use super::place::{HEAD, Manifest, PartWriter, Place, sha256, xxh3};
 use super::source::Placed;
-use super::{FleetPlan, Opener, OutputFile, Part};
+use super::{FleetPlan, Opener, OutputFile, Part, TensorEntry};
 use crate::chunk::Chunks;
 use crate::chunk::Lane;
 use crate::error::Error;
@@ -174,6 +174,7 @@ impl Worker<'_> {
             let head = head.ok_or_else(|| FleetError::Head { output: PathBuf::from(&file.path) })?;
             sink.write_at(0, 0, &head)?;
         }
+        self.source.open(self.plan.inputs_of(part))?;
         let errors = self.plan.report.then(|| Errors::of_part(range.start));
         self.run.fill_range(part.file, &range, &sink, errors.as_slice(), options, progress)?;
         self.source.check()?;
@@ -191,6 +192,17 @@ impl Worker<'_> {
 }
 
 impl FleetPlan {
+    /// The inputs of the tensors in a part.
+    fn inputs_of(&self, part: &Part) -> impl Iterator<Item = usize> {
+        let is_in = |tensor: &&TensorEntry| {
+            let bytes = tensor.ty.0.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(u64::MAX);
+            let end = tensor.start.saturating_add(bytes);
+            tensor.file as usize == part.file && tensor.start < part.range.end && end > part.range.start
+        };
+        let inputs = self.tensors.iter().filter(is_in).flat_map(|tensor| tensor.op.inputs());
+        inputs.map(|input| input.index())
+    }
+
     /// Whether an output is complete.
     pub(super) fn is_complete(&self, file: &OutputFile, place: &dyn Place) -> Result<bool, FleetError> {
         if self.samples.is_none() {

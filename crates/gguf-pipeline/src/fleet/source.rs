@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use gguf_format::{ByteOrder, GgmlType, swap_blocks};
@@ -156,12 +156,14 @@ pub(super) struct Placed {
     files: Vec<(SourceFile, OnceLock<OpenSource>)>,
     inputs: Vec<InputPlace>,
     open: Arc<Opener>,
+    /// Held while a file is opened: threads that need it, too, wait.
+    opening: Mutex<()>,
 }
 
 impl Placed {
     pub(super) fn new(files: &[SourceFile], inputs: &[InputPlace], open: Arc<Opener>) -> Placed {
         let files = files.iter().map(|file| (file.clone(), OnceLock::new())).collect();
-        Placed { files, inputs: inputs.to_vec(), open }
+        Placed { files, inputs: inputs.to_vec(), open, opening: Mutex::default() }
     }
 
     /// Checks that the files that were read are still those of the plan.
@@ -172,6 +174,16 @@ impl Placed {
             Some(_) => file.open(&*self.open).map(drop),
             None => file.check(source),
         })
+    }
+
+    /// Opens the files of tensors: what is read ahead must be open.
+    pub(super) fn open(&self, inputs: impl Iterator<Item = usize>) -> Result<(), Error> {
+        for place in inputs.filter_map(|index| self.inputs.get(index)) {
+            if let Some((file, source)) = self.files.get(place.0 as usize) {
+                self.opened(file, source)?;
+            }
+        }
+        Ok(())
     }
 
     fn outside(&self, index: usize) -> Error {
@@ -192,7 +204,10 @@ impl Placed {
         if let Some(source) = source.get() {
             return Ok(source);
         }
-        // Another thread may open it, too; one of the two is kept.
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = source.get() {
+            return Ok(source);
+        }
         let opened = file.open(&*self.open).map_err(FleetError::into_run)?;
         Ok(source.get_or_init(|| opened))
     }

@@ -14,7 +14,7 @@ use gguf_pipeline::fleet::{
 };
 use gguf_pipeline::plan::Rounding;
 use gguf_pipeline::report::{Report, TensorReport};
-use gguf_pipeline::{Draft, Importance, Plan, RunOptions};
+use gguf_pipeline::{Draft, Event, Importance, Plan, Progress, RunOptions};
 use gguf_test::files::{folder, names};
 
 use crate::common::{Weights, threads, typed, weighted, write_model};
@@ -198,14 +198,16 @@ fn samples_have_results() {
     let results = divided.results(&all).unwrap().unwrap();
     assert_eq!(results, ["first", "second"]);
     assert!(!out.exists());
+    let json_of_results = format!(r#"{{"plan":"{}"}}"#, divided.hash()).into_bytes();
     for _ in 0..2 {
-        let results = format!(r#"{{"plan":"{}"}}"#, divided.hash()).into_bytes();
         if divided.results(&all).unwrap().is_some() {
-            divided.commit_results(&all, Some(results)).unwrap();
+            divided.commit_results(&all, Some(json_of_results.clone())).unwrap();
         }
         assert!(divided.status(&all).unwrap().is_complete && worker.is_done(0, &all).unwrap());
         assert!(divided.results(&all).unwrap().is_none());
         divided.commit_results(&all, None).unwrap();
+        // A commit that has read the manifests when another one was faster.
+        divided.commit_results(&all, Some(json_of_results.clone())).unwrap();
     }
     assert_eq!(names(dir.path()), ["in.gguf", "measured.json"]);
     let json = String::from_utf8(json).unwrap();
@@ -353,6 +355,34 @@ fn a_commit_that_was_killed_is_finished() {
         assert!(fs::read(one).unwrap() == fs::read(many).unwrap());
     }
     assert!(!folder.exists());
+}
+
+/// Another commit, which begins when this one has read the manifests, and is faster.
+struct Faster<'a>(&'a FleetPlan, std::sync::Once);
+
+impl Progress for Faster<'_> {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Started { .. } = event {
+            self.1.call_once(|| drop(self.0.commit(&places(self.0), None, &()).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn commits_may_run_at_once() {
+    let dir = folder();
+    let mut draft = typed(Draft::copy_of(model(dir.path())).unwrap(), GgmlType::Q8_0);
+    for shards in [1, 3] {
+        draft.tensors.iter_mut().enumerate().for_each(|(i, tensor)| tensor.file = i as u32 * shards / 5);
+        let plan = draft.clone().lay_out_as_shards().unwrap();
+        let out = dir.path().join("out.gguf");
+        let divided = begin(&plan, &out, 1 << 15);
+        make_all(&divided, 2, None);
+        let done = divided.commit(&places(&divided), None, &Faster(&divided, std::sync::Once::new())).unwrap();
+        assert_eq!(done.paths.len(), shards as usize);
+        assert!(done.paths.iter().all(|path| path.exists()));
+        assert!(names(dir.path()).iter().all(|name| !name.contains(".part")), "{:?}", names(dir.path()));
+    }
 }
 
 #[test]

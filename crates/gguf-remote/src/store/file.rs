@@ -64,6 +64,17 @@ impl StoreFile {
         Ok(file)
     }
 
+    /// Opens an object with a request for one byte, whose response has length and ETag.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) fn open_ranges(client: &Client, location: &Location) -> Result<StoreFile, Error> {
+        let (bucket, key) = client.buckets().open(location)?;
+        let file = StoreFile::new(client, location, bucket, key, None);
+        file.0.ranges.fetch(0, &mut [0]).map_err(|e| Error { range: None, ..e })?;
+        Ok(file)
+    }
+
     /// An object that may be of known length. Nothing is requested before the first read.
     pub(super) fn new(
         client: &Client,
