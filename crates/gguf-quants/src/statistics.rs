@@ -14,10 +14,12 @@
 //! ```
 
 use crate::dispatch::{Isa, Kernel};
-use crate::lanes::Lanes;
+use crate::lanes::{Floats, Ints, Lanes, Masks};
 
 /// Sums side by side.
 const LANES: usize = 8;
+/// Tables of counts.
+const TABLES: usize = 4;
 /// Number of values whose counts fit 32 bits.
 const RUN: usize = 1 << 16;
 /// A value is an outlier if its magnitude is above this many times the root mean square.
@@ -124,7 +126,9 @@ impl Spread {
         let (min, width) = (f64::from(min), f64::from(max) - f64::from(min));
         // If the range is empty, all values are equal, and in the first interval.
         let width = if width > 0.0 { width } else { 1.0 };
-        let around = Around { min, width, mean, far: FAR * rms, n_bins };
+        let far = (FAR * rms) as f32;
+        let far = if f64::from(far) > FAR * rms { far.next_down() } else { far };
+        let around = Around { min, mean, far, scale: n_bins as f64 / width, n_bins };
         isa.run(Second { values, around })
     }
 
@@ -155,44 +159,33 @@ fn fold<T: Copy>(lanes: &[T; LANES], add: impl Fn(T, T) -> T) -> T {
     add(add(add(a, e), add(c, g)), add(add(b, f), add(d, h)))
 }
 
+/// Sums of a part of the values; value `i` is in lane `i % 8`.
 struct FirstLanes {
     min: [f32; LANES],
     max: [f32; LANES],
     sum: [f64; LANES],
     squares: [f64; LANES],
-    /// Counts of a run.
-    nan: [u32; LANES],
-    infinite: [u32; LANES],
-    zeros: [u32; LANES],
 }
 
 impl FirstLanes {
     fn new() -> FirstLanes {
-        let none = [0; LANES];
         let (min, max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        FirstLanes { min, max, sum: [0.0; LANES], squares: [0.0; LANES], nan: none, infinite: none, zeros: none }
+        FirstLanes { min, max, sum: [0.0; LANES], squares: [0.0; LANES] }
     }
 
+    /// Adds one value.
     #[inline(always)]
-    fn add(&mut self, lane: usize, value: f32) {
-        let finite = value.is_finite();
-        self.nan[lane] += u32::from(value.is_nan());
-        self.infinite[lane] += u32::from(value.is_infinite());
-        self.zeros[lane] += u32::from(value == 0.0);
-        self.min[lane] = lesser(self.min[lane], if finite { value } else { f32::INFINITY });
-        self.max[lane] = greater(self.max[lane], if finite { value } else { f32::NEG_INFINITY });
-        let value = if finite { f64::from(value) } else { 0.0 };
-        self.sum[lane] += value;
-        self.squares[lane] += value * value;
-    }
-
-    /// Moves the counts of a run to the sums.
-    #[inline(always)]
-    fn count(&mut self, sums: &mut Sums) {
-        let take = |counts: &mut [u32; LANES]| std::mem::take(counts).iter().map(|n| u64::from(*n)).sum::<u64>();
-        sums.nan += take(&mut self.nan);
-        sums.infinite += take(&mut self.infinite);
-        sums.zeros += take(&mut self.zeros);
+    fn add(&mut self, lane: usize, value: f32, sums: &mut Sums) {
+        sums.nan += u64::from(value.is_nan());
+        sums.infinite += u64::from(value.is_infinite());
+        sums.zeros += u64::from(value == 0.0);
+        if value.is_finite() {
+            self.min[lane] = lesser(self.min[lane], value);
+            self.max[lane] = greater(self.max[lane], value);
+            let value = f64::from(value);
+            self.sum[lane] += value;
+            self.squares[lane] += value * value;
+        }
     }
 
     #[inline(always)]
@@ -215,45 +208,123 @@ impl Kernel for First<'_> {
         let mut sums = Sums { n: self.0.len() as u64, ..Sums::default() };
         let mut lanes = FirstLanes::new();
         for (i, value) in self.0.iter().enumerate() {
-            lanes.add(i % LANES, *value);
-            if i % RUN == RUN - 1 {
-                lanes.count(&mut sums);
-            }
+            lanes.add(i % LANES, *value, &mut sums);
         }
-        lanes.count(&mut sums);
         lanes.end(&mut sums);
         sums
     }
 
+    /// Groups with a value that is not finite are left to the reference.
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> Sums {
+    fn run<L: Lanes>(self, lanes: L) -> Sums {
+        let lanes = lanes.eight();
+        let (zero, one) = (lanes.splat_i(0), lanes.splat_i(1));
         let mut sums = Sums { n: self.0.len() as u64, ..Sums::default() };
-        let mut lanes = FirstLanes::new();
+        let mut all = FirstLanes::new();
         for run in self.0.chunks(RUN) {
+            let (mut min, mut max, mut zeros) = (lanes.load(&all.min), lanes.load(&all.max), zero);
             let (eights, rest) = run.as_chunks::<LANES>();
             for eight in eights {
-                for lane in 0..LANES {
-                    lanes.add(lane, eight[lane]);
+                let values = lanes.load(eight);
+                if is_finite(lanes, values) {
+                    (min, max) = (values.min(min), values.max(max));
+                    zeros = zeros + values.equal(lanes.splat(0.0)).select_i(one, zero);
+                    for lane in 0..LANES {
+                        all.sum[lane] += f64::from(eight[lane]);
+                    }
+                    for lane in 0..LANES {
+                        all.squares[lane] += f64::from(eight[lane]) * f64::from(eight[lane]);
+                    }
+                } else {
+                    (min.store(&mut all.min), max.store(&mut all.max));
+                    for lane in 0..LANES {
+                        all.add(lane, eight[lane], &mut sums);
+                    }
+                    (min, max) = (lanes.load(&all.min), lanes.load(&all.max));
                 }
             }
+            (min.store(&mut all.min), max.store(&mut all.max));
+            sums.zeros += total(zeros);
             for (lane, value) in rest.iter().enumerate() {
-                lanes.add(lane, *value);
+                all.add(lane, *value, &mut sums);
             }
-            lanes.count(&mut sums);
         }
-        lanes.end(&mut sums);
+        all.end(&mut sums);
         sums
     }
+}
+
+/// The sum of the counts of a run.
+#[inline(always)]
+fn total(counts: impl Ints) -> u64 {
+    let mut lanes = [0; LANES];
+    counts.store(&mut lanes);
+    let mut sum = 0;
+    for n in lanes {
+        sum += u64::from(n.cast_unsigned());
+    }
+    sum
+}
+
+/// Whether all eight values are finite.
+#[inline(always)]
+fn is_finite<L: Lanes>(lanes: L, values: L::F) -> bool {
+    !(!values.abs().lt(lanes.splat(f32::INFINITY))).any()
 }
 
 /// What the second pass compares values with.
 #[derive(Clone, Copy)]
 struct Around {
     min: f64,
-    width: f64,
     mean: f64,
-    far: f64,
+    /// The largest magnitude that is no outlier.
+    far: f32,
+    /// Intervals in one unit.
+    scale: f64,
     n_bins: usize,
+}
+
+impl Around {
+    /// The interval of a finite value. The last one, where there is none.
+    #[inline(always)]
+    fn place(&self, value: f64) -> usize {
+        let last = self.n_bins.saturating_sub(1) as f64;
+        let at = (value - self.min) * self.scale;
+        (if at < last { at } else { last }) as i32 as usize
+    }
+}
+
+/// What the second pass has found.
+struct Tally {
+    squares: [f64; LANES],
+    outliers: u64,
+    /// Tables of counts, one after the other: neighbours are often in the same interval, so their counts are in different tables.
+    counts: Vec<u64>,
+    /// Places of a table.
+    n_places: usize,
+}
+
+impl Tally {
+    fn new(around: &Around) -> Tally {
+        let n_places = around.n_bins.max(1);
+        Tally { squares: [0.0; LANES], outliers: 0, counts: vec![0; TABLES * n_places], n_places }
+    }
+
+    /// Adds one value.
+    #[inline(always)]
+    fn add(&mut self, lane: usize, value: f32, around: &Around) {
+        if value.is_finite() {
+            self.outliers += u64::from(value.abs() > around.far);
+            let value = f64::from(value);
+            self.squares[lane] += (value - around.mean) * (value - around.mean);
+            self.counts[around.place(value)] += 1;
+        }
+    }
+
+    fn end(&self, n_bins: usize) -> Spread {
+        let bins = (0..n_bins).map(|i| self.counts.iter().skip(i).step_by(self.n_places).sum());
+        Spread { squares: fold(&self.squares, |a, b| a + b), outliers: self.outliers, bins: bins.collect() }
+    }
 }
 
 struct Second<'a> {
@@ -265,68 +336,49 @@ impl Kernel for Second<'_> {
     type Output = Spread;
 
     fn plain(self) -> Spread {
-        let Around { min, width, mean, far, n_bins } = self.around;
-        let mut spread = Spread::new(n_bins);
-        let mut squares = [0.0; LANES];
-        for (i, value) in self.values.iter().enumerate().filter(|(_, v)| v.is_finite()) {
-            let value = f64::from(*value);
-            squares[i % LANES] += (value - mean) * (value - mean);
-            spread.outliers += u64::from(value.abs() > far);
-            let at = ((value - min) / width * n_bins as f64) as usize;
-            if let Some(bin) = spread.bins.get_mut(at.min(n_bins.saturating_sub(1))) {
-                *bin += 1;
-            }
+        let mut tally = Tally::new(&self.around);
+        for (i, value) in self.values.iter().enumerate() {
+            tally.add(i % LANES, *value, &self.around);
         }
-        spread.squares = fold(&squares, |a, b| a + b);
-        spread
+        tally.end(self.around.n_bins)
     }
 
-    /// Neighbours are often in the same interval, so four tables of counts take turns. The last place of each is for values that are not finite.
+    /// Groups with a value that is not finite are left to the reference.
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> Spread {
-        let Around { n_bins, .. } = self.around;
-        let mut counts = vec![0u64; 4 * (n_bins + 1)];
-        let mut squares = [0.0; LANES];
-        let mut far = [0u64; LANES];
-        let (first, second) = counts.split_at_mut(2 * (n_bins + 1));
-        let ((a, b), (c, d)) = (first.split_at_mut(n_bins + 1), second.split_at_mut(n_bins + 1));
-        let (eights, rest) = self.values.as_chunks::<LANES>();
-        let mut last = [f32::NAN; LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        for eight in eights.iter().chain([&last]) {
-            let mut at = [0; LANES];
-            for lane in 0..LANES {
-                at[lane] = self.around.place(eight[lane], &mut squares[lane], &mut far[lane]);
+    fn run<L: Lanes>(self, lanes: L) -> Spread {
+        let lanes = lanes.eight();
+        let (zero, one, far) = (lanes.splat_i(0), lanes.splat_i(1), lanes.splat(self.around.far));
+        let mut tally = Tally::new(&self.around);
+        for run in self.values.chunks(RUN) {
+            let mut outliers = zero;
+            let (eights, rest) = run.as_chunks::<LANES>();
+            for eight in eights {
+                let values = lanes.load(eight);
+                if is_finite(lanes, values) {
+                    outliers = outliers + values.abs().gt(far).select_i(one, zero);
+                    let mut at = [0; LANES];
+                    for lane in 0..LANES {
+                        let from_mean = f64::from(eight[lane]) - self.around.mean;
+                        tally.squares[lane] += from_mean * from_mean;
+                    }
+                    for lane in 0..LANES {
+                        at[lane] = self.around.place(f64::from(eight[lane]));
+                    }
+                    for lane in 0..LANES {
+                        tally.counts[lane % TABLES * tally.n_places + at[lane]] += 1;
+                    }
+                } else {
+                    for lane in 0..LANES {
+                        tally.add(lane, eight[lane], &self.around);
+                    }
+                }
             }
-            for half in [0, 4] {
-                a[at[half] as usize] += 1;
-                b[at[half + 1] as usize] += 1;
-                c[at[half + 2] as usize] += 1;
-                d[at[half + 3] as usize] += 1;
+            tally.outliers += total(outliers);
+            for (lane, value) in rest.iter().enumerate() {
+                tally.add(lane, *value, &self.around);
             }
         }
-        let bins = (0..n_bins).map(|i| a[i] + b[i] + c[i] + d[i]).collect();
-        Spread { squares: fold(&squares, |a, b| a + b), outliers: far.iter().sum(), bins }
-    }
-}
-
-impl Around {
-    /// The interval of a value, and the number of intervals if it is not finite.
-    #[inline(always)]
-    fn place(&self, value: f32, squares: &mut f64, far: &mut u64) -> u32 {
-        /// Doubles of this size have no digits behind the point: their lowest bits are an integer.
-        const WHOLE: f64 = (1u64 << 52) as f64;
-        let finite = value.is_finite();
-        let value = if finite { f64::from(value) } else { self.mean };
-        *squares += (value - self.mean) * (value - self.mean);
-        *far += u64::from(finite & (value.abs() > self.far));
-        let last = self.n_bins.saturating_sub(1) as f64;
-        let at = (value - self.min) / self.width * self.n_bins as f64;
-        let at = if at < last { at } else { last };
-        let at = if finite { at } else { self.n_bins as f64 };
-        let nearest = (at + WHOLE) - WHOLE;
-        let below = if nearest > at { nearest - 1.0 } else { nearest };
-        (below + WHOLE).to_bits() as u32
+        tally.end(self.around.n_bins)
     }
 }
 
