@@ -11,6 +11,7 @@ interface Exports {
   scan_start(fileBytes: number): void;
   scan_room(bytes: number): number;
   scan(): number;
+  scan_likely(): number;
   add_file(bytes: number): void;
   open(): void;
   findings(): void;
@@ -48,7 +49,7 @@ interface Exports {
 /** The functions with an answer. */
 export type Question = Exclude<
   keyof Exports,
-  "memory" | "input" | "output" | "output_bytes" | "scan_start" | "scan_room" | "scan" | "add_file" | "add_other_file" | `find_${string}`
+  "memory" | "input" | "output" | "output_bytes" | "scan_start" | "scan_room" | "scan" | "scan_likely" | "add_file" | "add_other_file" | `find_${string}`
 >;
 
 export class Module {
@@ -130,10 +131,15 @@ export class Module {
     this.exports.scan_start(fileBytes ?? -1);
   }
 
-  /** Continues with more bytes of a head. Returns the number of bytes that it has at least, negative once it is complete, and 0 if it is invalid. */
+  /** Continues with more bytes of a head. Returns the number of bytes that it has at least, negative once it is complete, and 0 if it is invalid or too long. */
   scan(bytes: Uint8Array): number {
     const at = this.exports.scan_room(bytes.length) >>> 0;
     new Uint8Array(this.exports.memory.buffer, at, bytes.length).set(bytes);
     return this.exports.scan();
+  }
+
+  /** The probable number of bytes of the head that is arriving. */
+  get likelyBytes(): number {
+    return this.exports.scan_likely();
   }
 }

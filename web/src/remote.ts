@@ -1,4 +1,4 @@
-// Files of web servers: the start of a file is read as a stream, which ends where its head ends.
+// Files of web servers: the start of a file is read in a few parts, of which the last one ends a little behind the head.
 
 import type { Module } from "./module";
 
@@ -10,9 +10,9 @@ export interface RemoteHead {
   bytes: Uint8Array;
   /** Bytes of the head; if it is invalid, those that were received. */
   headBytes: number;
-  /** The address after redirects. */
+  /** The address that was given, and that after redirects. */
+  given: string;
   address: string;
-  requests: number;
   /** What tells this file from another one at the same address, if the server says it. */
   tag: string | null;
 }
@@ -34,8 +34,15 @@ export function reason(status: number): string {
   return `${words} (HTTP ${status})`;
 }
 
+/** The server refuses, with a status. */
+class Refused extends Error {
+  constructor(readonly status: number) {
+    super(reason(status));
+  }
+}
+
 /** There is no such file. */
-export class Missing extends Error {}
+export class Missing extends Refused {}
 
 /** The address of another file in the same folder. */
 export function beside(address: string, name: string): string {
@@ -54,11 +61,14 @@ export function fileName(address: string): string {
   }
 }
 
-/** The length of the file from `Content-Range: bytes 0-99/1234`, if the server lets the page see it. */
-function wholeLength(response: Response): number | null {
-  const range = /^bytes \d+-\d+\/(\d+)$/.exec(response.headers.get("content-range") ?? "");
-  if (range) return Number(range[1]);
-  // The request asks for everything, so the length of the answer is that of the file; but not of one that is compressed.
+/** Where an answer starts and how long the file is, if the server lets the page see it: `Content-Range: bytes 0-99/1234`. */
+function placeOf(response: Response): { start: number; whole: number } | null {
+  const range = /^bytes (\d+)-\d+\/(\d+)$/.exec(response.headers.get("content-range") ?? "");
+  return range && { start: Number(range[1]), whole: Number(range[2]) };
+}
+
+/** The length of an answer that is not compressed, if it is known. */
+function lengthOf(response: Response): number | null {
   const length = response.headers.get("content-length");
   return length !== null && response.headers.get("content-encoding") === null ? Number(length) : null;
 }
@@ -91,14 +101,15 @@ class Request {
     const headers: Record<string, string> = { Range: range };
     if (token !== "") headers.Authorization = `Bearer ${token}`;
     const signal = this.stop.signal;
-    const response = await fetch(address, { headers, signal, credentials: "omit", referrerPolicy: "no-referrer" }).catch((error: unknown) => {
+    // A cache could join parts of two versions of a file.
+    const response = await fetch(address, { headers, signal, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer" }).catch((error: unknown) => {
       if (signal.aborted) throw signal.reason;
       throw new Error(
         `the browser could not fetch the file (${String(error)}). The address may be wrong, or the server may not allow other pages to read it (CORS)`,
       );
     });
-    if (response.status === 404) throw new Missing(reason(404));
-    if (!response.ok || response.body === null) throw new Error(reason(response.status));
+    if (response.status === 404) throw new Missing(404);
+    if (!response.ok || response.body === null) throw new Refused(response.status);
     return response;
   }
 
@@ -119,42 +130,106 @@ class Request {
   }
 }
 
-/** Reads the head of a file: one request, which is ended as soon as the head is there. */
-export async function readHead(address: string, module: Module, token: string, patience = PATIENCE): Promise<RemoteHead> {
-  const request = new Request(patience);
-  const parts: Uint8Array[] = [];
-  try {
-    const response = await request.start(address, "bytes=0-", token);
-    const length = wholeLength(response);
-    module.scanStart(length);
-    let scanned = 0;
-    const got = await request.receive(response, (bytes) => {
-      parts.push(bytes);
-      scanned = module.scan(bytes);
-      return scanned > 0;
-    });
-    if (length !== null && got > length) throw new Error(`the server sent ${got} bytes of a file that has ${length}, as it said`);
-    const bytes = new Uint8Array(got);
-    let at = 0;
-    for (const part of parts) {
-      bytes.set(part, at);
-      at += part.length;
-    }
-    const headBytes = scanned < 0 ? -scanned : got;
-    return { name: fileName(address), fileBytes: length ?? got, bytes, headBytes, address: response.url || address, requests: 1, tag: response.headers.get("etag") };
-  } finally {
-    request.end();
-  }
+/** Bytes of the first part. Many heads are shorter. */
+const FIRST = 64 << 10;
+
+/** The end of the next part. The second one stops early, to learn the size of the rest; what follows it is a little larger than the head probably is. */
+function nextEnd(module: Module, need: number, got: number, isSecond: boolean): number {
+  const likely = Math.ceil(module.likelyBytes * (isSecond ? 0.7 : 1.05));
+  return Math.max(need, likely, got + FIRST);
 }
 
-/** A part of a file. */
+/** Reads the head of a file. Usual heads need three requests, and at most a tenth more than their length. */
+export async function readHead(address: string, module: Module, token: string, patience = PATIENCE): Promise<RemoteHead> {
+  const parts: Uint8Array[] = [];
+  const head: Omit<RemoteHead, "bytes"> = { name: fileName(address), fileBytes: 0, headBytes: 0, given: address, address, tag: null };
+  let length: number | null = null;
+  let [got, scanned, end] = [0, 1, FIRST];
+  for (let part = 0; ; part++) {
+    const request = new Request(patience);
+    try {
+      const range = `bytes=${got}-${end === Infinity ? "" : end - 1}`;
+      const response = await request.start(head.address, range, tokenFor(head, token)).catch((error: unknown) => {
+        // The file ends where the first part did.
+        if (part > 0 && end === Infinity && error instanceof Refused && error.status === 416) return null;
+        throw error;
+      });
+      if (response === null) {
+        length = got;
+        break;
+      }
+      const place = placeOf(response);
+      const rest = lengthOf(response);
+      if (part === 0) {
+        [head.address, head.tag] = [response.url || address, response.headers.get("etag")];
+        // A server without ranges sends the whole file.
+        if (response.status !== 206) [length, end] = [rest, Infinity];
+        else length = place?.whole ?? null;
+        module.scanStart(length);
+      } else {
+        checkPart(head, response, got);
+        if (end === Infinity && rest !== null) length = got + rest;
+      }
+      const from = got;
+      if (scanned > 0) {
+        await request.receive(response, (bytes) => {
+          parts.push(bytes);
+          got += bytes.length;
+          scanned = module.scan(bytes);
+          return scanned > 0;
+        });
+      }
+      if (length !== null && got > length) throw new Error(`the server sent ${got} bytes of a file that has ${length}, as it said`);
+      if (part === 0 && response.status === 206 && place === null) {
+        // The server does not say how long the file is: what is asked for without an end tells it, unless this was all.
+        if (got >= FIRST) {
+          end = Infinity;
+          continue;
+        }
+        length = got;
+      }
+      const isAll = end === Infinity || got === from || (length !== null && got >= length);
+      if (scanned <= 0 || isAll) break;
+      end = Math.min(nextEnd(module, scanned, got, part === 0), length ?? Infinity);
+    } finally {
+      request.end();
+    }
+  }
+  const bytes = new Uint8Array(got);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return { ...head, bytes, fileBytes: length ?? got, headBytes: scanned < 0 ? -scanned : got };
+}
+
+/** The token is for the host that was named, and not for those that it redirects to. */
+function tokenFor({ given, address }: { given: string; address: string }, token: string): string {
+  return new URL(given).origin === new URL(address).origin ? token : "";
+}
+
+/** Checks that an answer is the part of the file that was asked for. */
+function checkPart(head: { tag: string | null }, response: Response, start: number): void {
+  if (response.status !== 206) throw new Error("the server does not send parts of files");
+  const place = placeOf(response);
+  if (place !== null && place.start !== start) throw new Error(`the server sent the bytes from ${place.start} where those from ${start} were asked for`);
+  const tag = response.headers.get("etag");
+  if (tag !== null && head.tag !== null && tag !== head.tag) throw new Error("the file has changed on the server: open it again");
+}
+
+/** A part of a file. Addresses after redirects expire; then the given one leads to a new one. */
 export async function readPart(head: RemoteHead, start: number, length: number, token: string, stop: AbortSignal): Promise<Uint8Array> {
   const request = new Request(PATIENCE, stop);
   try {
-    const response = await request.start(head.address, `bytes=${start}-${start + length - 1}`, token);
-    if (response.status !== 206) throw new Error("the server does not send parts of files");
-    const tag = response.headers.get("etag");
-    if (tag !== null && head.tag !== null && tag !== head.tag) throw new Error("the file has changed on the server: open it again");
+    const ask = () => request.start(head.address, `bytes=${start}-${start + length - 1}`, tokenFor(head, token));
+    const response = await ask().catch((error: unknown) => {
+      if (!(error instanceof Refused) || head.address === head.given) throw error;
+      head.address = head.given;
+      return ask();
+    });
+    head.address = response.url || head.address;
+    checkPart(head, response, start);
     const bytes = new Uint8Array(length);
     let at = 0;
     const got = await request.receive(response, (part) => {

@@ -16,8 +16,9 @@ interface Source {
   remote: boolean;
 }
 
-/** Reads of less than this are answered from a window of the file. */
+/** Reads are answered from windows of the file: reading is dear, whatever the length. The windows of a head become larger. */
 const WINDOW = 256 * 1024;
+const MOST_WINDOW = 4 << 20;
 /** Bytes of a tensor that are read ahead. */
 const AHEAD = 8 << 20;
 /** Most bytes of a remote tensor that are read at once; of more, a sample. */
@@ -44,15 +45,20 @@ function local(file: File): Source {
     return kept;
   };
   const slice = (from: number, to: number) => new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to)));
+  /** The window from here: twice as large as the one before, if it continues that. */
+  const next = (offset: number, length: number) => {
+    const before = windows[0];
+    const isNext = before !== undefined && offset >= before.start && offset <= before.start + before.bytes.length;
+    const size = Math.max(length, isNext ? Math.min(2 * before.bytes.length, MOST_WINDOW) : WINDOW);
+    return keep(offset, slice(offset, Math.min(file.size, offset + size)));
+  };
   return {
     name: file.name,
     bytes: file.size,
     remote: false,
     read(offset, length) {
       try {
-        const known = find(offset, length);
-        if (!known && length >= WINDOW) return slice(offset, offset + length);
-        const { start, bytes } = known ?? keep(offset, slice(offset, Math.min(file.size, offset + WINDOW)));
+        const { start, bytes } = find(offset, length) ?? next(offset, length);
         return bytes.subarray(offset - start, offset - start + length);
       } catch {
         return null;

@@ -92,3 +92,13 @@ export async function rows(page, label) {
     rows.filter((row) => row.querySelector('[role="cell"]')).map((row) => [...row.querySelectorAll('[role="cell"]')].map((cell) => cell.textContent)),
   );
 }
+
+/** The bytes of memory that the largest tab has for itself; `null` if the browser or the system does not tell. */
+export async function tabMemory(browser) {
+  if (isFirefox || !existsSync("/proc/self/status")) return null;
+  const session = await browser.newBrowserCDPSession();
+  const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+  await session.detach();
+  const own = (id) => Number(/^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${id}/status`, "utf8"))?.[1] ?? 0) * 1024;
+  return Math.max(...processInfo.filter(({ type }) => type === "renderer").map(({ id }) => own(id)));
+}

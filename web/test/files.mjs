@@ -90,3 +90,22 @@ export function largeModel(nTokens, nTensors) {
   const tensors = Array.from({ length: nTensors }, (_, i) => ({ name: `blk.${i >> 3}.t${i}.weight`, shape: [8] }));
   return head(kvs, tensors);
 }
+
+/** A head like that of Llama 3: 128,256 tokens and 280,147 merges, which become longer, and 291 tensors. */
+export function usualModel() {
+  // The lengths are those of the vocabulary of Llama 3, on average.
+  const text = (i, more) => i.toString(36).padEnd(Math.round(Math.log2(i + 2) * 0.48) + more, "x");
+  const kvs = [
+    kv("general.architecture", "string", "llama"),
+    kv("general.name", "string", "Usual"),
+    kv("llama.block_count", "u32", 32),
+    kv("tokenizer.ggml.model", "string", "gpt2"),
+    kv("tokenizer.ggml.pre", "string", "llama-bpe"),
+    kv("tokenizer.ggml.tokens", "string[]", Array.from({ length: 128_256 }, (_, i) => text(i, 0))),
+    kv("tokenizer.ggml.token_type", "i32[]", new Array(128_256).fill(1)),
+    kv("tokenizer.ggml.merges", "string[]", Array.from({ length: 280_147 }, (_, i) => `${text(i >> 1, 2)} x`)),
+    kv("tokenizer.chat_template", "string", "{{ messages }}".repeat(40)),
+  ];
+  const tensors = Array.from({ length: 291 }, (_, i) => ({ name: `blk.${Math.floor(i / 9)}.attn_output${i}.weight`, shape: [64, 64] }));
+  return head(kvs, tensors);
+}

@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { examples, folder, gguf, give, launch, open, saved, temporary } from "./browser.mjs";
+import { examples, folder, gguf, give, launch, open, saved, tabMemory, temporary } from "./browser.mjs";
 import { head, kv } from "./files.mjs";
 import { serve } from "./server.mjs";
 
@@ -112,6 +112,9 @@ test("64 million weights of Q4_K are surveyed from the disk, and the work can be
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   t.diagnostic(`stopped after ${Date.now() - from} ms`);
+  const memory = await tabMemory(browser);
+  t.diagnostic(`memory of the tab: ${memory === null ? "not known" : `${(memory / 2 ** 20).toFixed(0)} MiB`}`);
+  assert.ok(memory === null || memory < 256 << 20, String(memory));
   await page.getByRole("button", { name: "Draw the map" }).click();
   await page.getByRole("img", { name: /^Map of the values/ }).waitFor({ timeout: 60_000 });
   await page.getByRole("button", { name: "Zoom in" }).click();

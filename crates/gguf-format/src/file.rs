@@ -422,7 +422,7 @@ pub(crate) fn alignment_of(value: ValueRef<'_>) -> Result<u64, AlignmentError> {
 }
 
 /// Key, then type; the draft's length between them is not needed.
-fn kv_header<'h>(c: &mut Cursor<'h>) -> Option<(Str<'h>, ValueType)> {
+pub(crate) fn kv_header<'h>(c: &mut Cursor<'h>) -> Option<(Str<'h>, ValueType)> {
     let key = Str::new(c.string().ok()?, c.dialect);
     if c.dialect.is_draft() {
         c.u32().ok()?;

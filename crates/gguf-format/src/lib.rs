@@ -173,6 +173,7 @@ mod file;
 mod header;
 pub mod keys;
 mod layout;
+mod likely;
 mod limits;
 pub mod name;
 mod scan;

@@ -224,6 +224,15 @@ impl HeadScan {
         self.pos
     }
 
+    /// The array that is being scanned: the start of its key-value pair, and the number of elements that are left if they are strings.
+    pub(crate) fn open_array_at(&self) -> Option<(u64, u64)> {
+        match self.nest.as_slice() {
+            _ if self.phase != Phase::Array => None,
+            [(ValueType::STRING, left)] => Some((self.item, *left)),
+            _ => Some((self.item, 0)),
+        }
+    }
+
     /// The exceeded limit of a field, if `bytes` of it from its start are needed to continue.
     fn over_limit(&self, field: Field, bytes: u64) -> Option<Problem> {
         let limits = self.limits?;

@@ -14,7 +14,7 @@ use ggufkit::GgmlType;
 use ggufkit::{HeadScan, ReadAt, ScanState};
 use serde_json::{Value, json};
 
-use crate::page::{LIMITS, Offered, Page, TensorOrder};
+use crate::page::{HEAD_BYTES, LIMITS, Offered, Page, TensorOrder};
 #[cfg(feature = "model")]
 use crate::{Comparison, Difference, Map, Survey, Weights};
 #[cfg(feature = "encode")]
@@ -168,17 +168,23 @@ pub extern "C" fn scan_room(n: usize) -> *mut u8 {
 }
 
 /// Continues with the bytes that have arrived. Returns the number of bytes that the head has at least, negative once it is complete, and 0 if it is
-/// invalid, so that no more are needed.
+/// invalid or too long, so that no more are needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn scan() -> f64 {
     STATE.with_borrow_mut(|state| {
         let State { head, scan: Some(scan), .. } = state else { return 0.0 };
         match scan.advance(head) {
             Ok(ScanState::Complete) => -(scan.head_bytes() as f64),
-            Ok(ScanState::Need(bytes)) => bytes as f64,
-            Err(_) => 0.0,
+            Ok(ScanState::Need(bytes)) if head.len() <= HEAD_BYTES => bytes as f64,
+            Ok(ScanState::Need(_)) | Err(_) => 0.0,
         }
     })
+}
+
+/// The probable number of bytes of the head that is arriving.
+#[unsafe(no_mangle)]
+pub extern "C" fn scan_likely() -> f64 {
+    STATE.with_borrow(|state| state.scan.as_ref().map_or(0.0, |scan| scan.likely_bytes(&state.head) as f64))
 }
 
 /// Offers a file to [`open`]. The input is its name.

@@ -16,7 +16,7 @@ const SHOWN: usize = 400;
 
 /// What a tab has the memory and its user the patience for: longer names and texts, and a longer head, are not read.
 pub(crate) const LIMITS: Limits = Limits { string_bytes: 1 << 24, name_bytes: 1 << 16, ..MODEL_LIMITS };
-const HEAD_BYTES: usize = 48 << 20;
+pub(crate) const HEAD_BYTES: usize = 48 << 20;
 
 /// Reads a head, as far as the page does.
 fn read_head(source: &dyn ReadAt) -> std::io::Result<HeadRead> {

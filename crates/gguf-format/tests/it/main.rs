@@ -5,6 +5,7 @@ mod corpus;
 mod features;
 mod hostile;
 mod layout;
+mod likely;
 mod lossless;
 mod sort;
 mod values;
