@@ -23,7 +23,7 @@ const LOOK_AHEAD: usize = 64;
 
 impl Client {
     /// Runs `work`, and meanwhile fetches the bytes that it will read, in nearly the given order: names of files of this client, and ranges.
-    /// Other files are ignored. Reads that are not planned are requests of their own. At most 16 MiB are in memory or on their way.
+    /// Other files are ignored. Reads that are not planned are requests of their own. At most 32 MiB are in memory or on their way.
     pub fn ahead<T>(&self, reads: impl Iterator<Item = (PathBuf, Range<u64>)> + Send, work: impl FnOnce() -> T) -> T {
         let budget = self.budget();
         let mut planned = Planned { reads: Joined { reads, next: None }, queue: VecDeque::new() };

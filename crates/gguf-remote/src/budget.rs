@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use crate::error::Error;
 
 /// The memory for fetched data of all files of a client.
-const BUDGET: u64 = 16 << 20;
+const BUDGET: u64 = 32 << 20;
 
 /// The most buffers that are kept for other segments.
 const SPARE: usize = 8;
@@ -54,13 +54,16 @@ pub(crate) enum State {
 
 /// The bytes of a segment. Their memory is used again for other segments.
 pub(crate) struct Buffer {
+    /// At least `len` bytes: a shorter segment leaves the rest, so that a longer one after it need not set it again.
     bytes: Vec<u8>,
+    len: usize,
     spare: Arc<Spare>,
 }
 
 impl Buffer {
-    /// Exchanges the bytes for a vector, whose memory is used for other segments.
+    /// Exchanges the bytes for a vector of as many, whose memory is used for other segments.
     pub(crate) fn exchange(&mut self, other: &mut Vec<u8>) {
+        self.bytes.truncate(self.len);
         std::mem::swap(&mut self.bytes, other);
     }
 }
@@ -72,13 +75,13 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        self.bytes.get_mut(..self.len).unwrap_or_default()
     }
 }
 
@@ -122,8 +125,11 @@ impl Budget {
     /// Memory for a segment, with bytes of any value.
     pub(crate) fn buffer(&self, len: usize) -> Buffer {
         let mut bytes = lock(&self.spare).pop().unwrap_or_default();
-        bytes.resize(len, 0);
-        Buffer { bytes, spare: Arc::clone(&self.spare) }
+        if bytes.len() < len {
+            bytes.reserve_exact(len - bytes.len());
+            bytes.resize(len, 0);
+        }
+        Buffer { bytes, len, spare: Arc::clone(&self.spare) }
     }
 
     /// Takes memory if there is some.
