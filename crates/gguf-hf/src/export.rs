@@ -13,10 +13,12 @@
 mod adapter;
 mod card;
 mod config;
+mod fields;
 mod files;
 mod folder;
 mod key_values;
 mod losses;
+mod parameters;
 pub(crate) mod problem;
 mod restore;
 mod solve;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 
 use gguf_format::{GgmlType, Gguf, ValueRef};
 use gguf_io::IntoModel;
-use gguf_model::arch::{Architecture, Checkpoint, Map, Reader, RowOp};
+use gguf_model::arch::{Architecture, Checkpoint, Reader, RowOp};
 use gguf_pipeline::{GgufSource, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
 use serde_json::{Value as Json, json};
 
@@ -203,34 +205,24 @@ fn architecture_of(gguf: &Gguf<'_>) -> Result<String, ExportProblem> {
     gguf.get_as::<&str>("general.architecture").map(str::to_owned).map_err(|_| ExportProblem::NoArchitecture)
 }
 
-/// Why files of an architecture cannot be exported to checkpoints of a class, or not without loss; `None` if they can.
-pub fn obstacle(architecture: &Architecture, checkpoint: &Checkpoint, class: &str) -> Option<&'static str> {
+/// How checkpoints of a class come back from files of an architecture.
+pub fn fidelity(architecture: &Architecture, checkpoint: &Checkpoint, class: &str) -> Fidelity {
     let name = checkpoint.architecture(architecture);
-    let is_known = |(known, of, _): &&(&str, &str, &str)| *known == class && *of == name;
-    let reason = losses::LOSSES.iter().find(is_known).map(|(.., reason)| *reason);
-    reason.or_else(|| obstacle_of_table(architecture, checkpoint))
+    let known = losses::LOSSES.iter().find(|(known, of, _)| *known == class && *of == name);
+    known.map_or_else(|| fidelity_of_table(architecture, checkpoint), |(.., fidelity)| *fidelity)
 }
 
-/// What the rows of an architecture and the facts of a checkpoint lose.
-fn obstacle_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Option<&'static str> {
-    if !checkpoint.facts.peeked.is_empty() {
-        return Some("values of tensors become key-values");
-    }
-    if !checkpoint.facts.ids.is_empty() {
-        return Some("token ids of a smaller vocabulary are made absolute");
-    }
+/// How checkpoints come back, by the rows of an architecture.
+fn fidelity_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Fidelity {
     let rows = architecture.outside().chain(architecture.block()).map(|tensor| tensor.row);
     for row in rows.filter(|row| !row.source.is_empty()) {
         match row.op {
-            RowOp::RoundToMean => return Some("weights are rounded to three values"),
-            RowOp::SumParts => return Some("tensors are added up"),
-            RowOp::BatchNorm(_) => return Some("batch normalizations are folded"),
-            RowOp::ResizeGrid(_) => return Some("grids of positions are resized"),
-            RowOp::Values(_) => return Some("values of a formula replace those of a tensor"),
-            RowOp::Map(maps) if maps.iter().any(|map| matches!(map, Map::ZeroRows(_))) => {
-                return Some("rows are set to zero");
-            }
-            RowOp::Map(_) if row.source.contains(" * ") => return Some("tensors are multiplied"),
+            RowOp::RoundToMean => return Fidelity::Lossy("weights are rounded to three values"),
+            RowOp::SumParts => return Fidelity::None("tensors are added up"),
+            RowOp::BatchNorm(_) => return Fidelity::None("batch normalizations are folded into weights"),
+            RowOp::ResizeGrid(_) => return Fidelity::None("grids of positions are resized"),
+            RowOp::Values(_) => return Fidelity::None("values of a formula replace those of a tensor"),
+            RowOp::Map(_) if row.source.contains(" * ") => return Fidelity::None("tensors are multiplied"),
             _ => {}
         }
     }
@@ -253,7 +245,24 @@ fn obstacle_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Op
         )
     };
     let readers = checkpoint.tokenizer.vocab.readers;
-    (!readers.is_empty() && !readers.iter().any(is_written)).then_some("no files of its tokenizer are written")
+    match readers.is_empty() || readers.iter().any(is_written) {
+        true => Fidelity::Exact,
+        false => Fidelity::None("no files of its tokenizer are written"),
+    }
+}
+
+/// How the checkpoints of a class come back from an export: whether a conversion of the exported folder has the bytes of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fidelity {
+    /// All of them, byte for byte.
+    Exact,
+    /// All but some, which are described.
+    Except(&'static str),
+    /// They are exported, but lose something.
+    Lossy(&'static str),
+    /// They are not exported. Holds the reason.
+    None(&'static str),
 }
 
 /// The number of classes that are tried.
@@ -323,7 +332,7 @@ impl RopeScaling {
     /// Scalings with the largest of the divisors as factor, and usual other numbers, those of Llama 3 first.
     fn llama3(divisors: &[f32]) -> impl Iterator<Item = Json> + use<> {
         const ORIGINAL: [u32; 11] = [8192, 4096, 2048, 1024, 512, 256, 128, 16384, 32768, 65536, 131_072];
-        const RANGES: [(f64, f64); 4] = [(1.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 4.0)];
+        const RANGES: [(f64, f64); 5] = [(1.0, 4.0), (1.0, 2.0), (1.0, 8.0), (1.0, 32.0), (2.0, 4.0)];
         let factor = key_values::short(divisors.iter().copied().fold(1.0, f32::max));
         ORIGINAL.into_iter().flat_map(move |original| {
             let factor = factor.clone();
@@ -397,7 +406,7 @@ impl Attempt {
         let main = typed.iter().find(|(tensor, _)| tensor.shape.len() > 1).map_or(Dtype::F32, |(_, dtype)| *dtype);
         // The blocks of a quantized file do not come back, so neither need the places of its tensors.
         let groups = grouped(typed, options.max_file_bytes, !is_quantized(tensors));
-        let (shards, index) = shards(&groups);
+        let (shards, index) = shards(&groups, &parameters::of(&candidate, stored));
         let mut documents = Documents::new();
         documents.extend(index.map(|index| ("model.safetensors.index.json".to_owned(), pretty(&index))));
         let mut document = candidate.document.clone();

@@ -23,7 +23,7 @@ pub(crate) mod sentencepiece;
 mod special;
 mod tekken;
 mod tiktoken;
-mod unigram;
+pub(crate) mod unigram;
 pub(crate) mod vocab;
 mod warning;
 

@@ -110,6 +110,8 @@ functions! {
     Sorted b"sorted" 1
     /// `split(text, separator)`: the parts of the text.
     Split b"split" 2
+    /// `join(list, separator)`: the texts of the list as one.
+    Join b"join" 2
 }
 
 /// An error in the syntax of a formula.

@@ -154,7 +154,7 @@ pub(crate) fn llama3_factors(fields: &Fields, default_factor: u32) -> Result<Vec
 
 /// Like [`llama3_factors`] for the first `rotated` elements of a head, and 1 for the rest. The frequencies are in single precision, everything
 /// else in double precision (`Step35Model.generate_extra_tensors`).
-fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
+pub(crate) fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let of =
         |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
     let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", 8.0)?);

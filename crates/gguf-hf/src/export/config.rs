@@ -9,7 +9,9 @@ use gguf_model::arch::{
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
+use super::fields;
 use super::key_values::{is_constant, is_default, json_of, number};
+use super::parameters;
 use super::solve::{Edit, Solver, has_table};
 use super::tokenizer;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
@@ -84,7 +86,9 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
             rank += if model_type.is_some() && knows_experts != has_experts { 100 } else { 0 };
             rank += if tokenizer::is_read(gguf, checkpoint) { 0 } else { UNREAD };
             let (pooling, n_tokens) = (pooling(gguf, checkpoint), tensors.n_tokens);
+            let peeked = parameters::facts(gguf, checkpoint, name);
             let start = Start {
+                peeked,
                 architecture,
                 checkpoint,
                 class,
@@ -164,6 +168,8 @@ struct Start {
     /// Whether the class keeps the fields of the language model in an object.
     is_nested: bool,
     is_tower: bool,
+    /// What conversions know from the values of tensors.
+    peeked: Vec<(&'static str, Json)>,
     /// The `model_type` of a class that transformers does not have.
     own_type: Option<&'static str>,
 }
@@ -271,6 +277,7 @@ impl Start {
             self.set_from_tensors(&mut document, tensors);
         }
         set_token_ids(&mut document, gguf, self.checkpoint);
+        document.extend(fields::of_class(self.class, gguf, arch));
         if let (true, Some(scale)) = (self.defaults.contains_key(QUERY_SCALE), query_scale(gguf, arch)) {
             document.insert(QUERY_SCALE.to_owned(), json!(scale));
         }
@@ -485,6 +492,9 @@ impl Start {
             config.facts_mut().set(Fact::HasMaskEmbedding, false);
         }
         config.facts_mut().set(Fact::Config, raw);
+        for (fact, value) in &self.peeked {
+            config.facts_mut().set_named(fact, value.clone());
+        }
         if let Some(pooling) = self.pooling {
             config.facts_mut().set(Fact::SentencePooling, pooling);
         }
@@ -535,6 +545,7 @@ impl Start {
         let has_kinds = document.get(PARAMETERS).is_some_and(|rope| rope.get("full_attention").is_some());
         let path: Vec<&str> = match (first, parts.collect::<Vec<_>>().as_slice()) {
             ("@config", rest) if !self.is_nested => rest.to_vec(),
+            ("architectures", _) => return None,
             (first, _) if first.starts_with('@') && (first != PREPROCESSOR || !self.is_tower) => return None,
             (first, rest) if self.is_tower => [&[first], rest].concat(),
             ("block_count", []) => vec![self.blocks_field()],
@@ -584,7 +595,11 @@ impl Start {
         for scaling in RopeScaling::llama3(divisors) {
             document.insert("rope_scaling".to_owned(), scaling);
             let fields = self.evaluated(document, rows)?.fields;
-            if arch::computed::llama3_factors(&fields, LLAMA3_FACTOR).is_ok_and(|found| found == *divisors) {
+            let found = match self.checkpoint.computed.contains(&Computed::Llama3FreqsOfPart) {
+                true => arch::computed::llama3_factors_of_part(&fields),
+                false => arch::computed::llama3_factors(&fields, LLAMA3_FACTOR),
+            };
+            if found.is_ok_and(|found| found == *divisors) {
                 return Some(fields);
             }
         }
@@ -690,7 +705,7 @@ fn is_within(of: &Map<String, Json>, document: &Map<String, Json>) -> bool {
 }
 
 /// Whether two values are equal, numbers regardless of their types.
-fn is_equal(a: &Json, b: &Json) -> bool {
+pub(super) fn is_equal(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b)),
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
@@ -699,7 +714,7 @@ fn is_equal(a: &Json, b: &Json) -> bool {
 }
 
 /// The key of a row in full; `None` for a field.
-fn full_key(row: &Key, arch: &str) -> Option<String> {
+pub(super) fn full_key(row: &Key, arch: &str) -> Option<String> {
     match row.kind {
         FormulaType::Field => None,
         _ if keys::PREFIXES.iter().any(|prefix| row.key.starts_with(prefix)) => Some(row.key.to_owned()),

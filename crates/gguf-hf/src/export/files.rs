@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::parameters::Parameter;
 use super::sources::NewTensor;
 use crate::dtype::Dtype;
 
@@ -81,17 +82,25 @@ fn is_stacked(a: &str, b: &str) -> bool {
     before(a).is_some() && before(a) == before(b)
 }
 
-/// The files of the groups, and the index of several.
-pub(super) fn shards(groups: &[Vec<(NewTensor, Dtype)>]) -> (Vec<Shard>, Option<Json>) {
+/// The files of the groups and of the parameters, and the index of several.
+pub(super) fn shards(groups: &[Vec<(NewTensor, Dtype)>], parameters: &[Parameter]) -> (Vec<Shard>, Option<Json>) {
+    let of_parameters: Vec<(NewTensor, Dtype)> =
+        parameters.iter().map(|parameter| (parameter.tensor.clone(), parameter.dtype)).collect();
+    let groups: Vec<&[_]> =
+        groups.iter().map(Vec::as_slice).chain((!of_parameters.is_empty()).then_some(&*of_parameters)).collect();
     let n = groups.len();
     let (mut shards, mut places, mut total) = (Vec::new(), Map::new(), 0u64);
-    for (i, group) in groups.iter().enumerate() {
+    for (i, group) in groups.into_iter().enumerate() {
         let name = match n {
             1 => "model.safetensors".to_owned(),
             _ => format!("model-{:05}-of-{n:05}.safetensors", i + 1),
         };
-        let file = shard(name, group);
+        let mut file = shard(name, group);
         total += file.n_bytes - file.head.len() as u64;
+        if i + 1 == n && !parameters.is_empty() {
+            file.head.extend(parameters.iter().flat_map(|parameter| &parameter.data));
+            file.n_tensors = 0;
+        }
         places.extend(group.iter().map(|(tensor, _)| (tensor.name.clone(), json!(file.name))));
         shards.push(file);
     }

@@ -425,6 +425,18 @@ impl Solver<'_> {
                     self.descend(first, &Json::Object(named.collect()), open, found);
                 }
             }
+            (Function::ByName, _) => {
+                if let Json::Array(list) = target {
+                    let mut names: Vec<String> = (0..list.len()).map(|i| i.to_string()).collect();
+                    names.sort();
+                    self.descend(
+                        first,
+                        &Json::Object(names.into_iter().zip(list.iter().cloned()).collect()),
+                        open,
+                        found,
+                    );
+                }
+            }
             (Function::Sqrt, _) => {
                 if let Some(t) = target.as_f64() {
                     self.descend(first, &number_like(target, t * t), open, found);
@@ -660,6 +672,7 @@ mod tests {
                 edit("kinds", json!(["dense", "sparse", "sparse", "sparse"])),
             ),
             ("len(ids)", json!({}), json!(2), edit("ids", json!([0, 1]))),
+            ("by_name(labels)", json!({}), json!(["no", "yes"]), edit("labels", json!({"0": "no", "1": "yes"}))),
             ("[icdf(share) for share in shares]", json!({}), json!([1.6448536]), edit("shares", json!([0.95]))),
             ("length ** -0.5", json!({}), json!(0.08838835), edit("length", json!(128))),
             (

@@ -113,15 +113,19 @@ pub(super) fn sources(
     }
 }
 
-/// Whether a tensor is computed from the configuration.
+/// Whether a tensor is computed from the configuration, or otherwise not made of tensors of the same values.
 pub(super) fn is_computed(candidate: &Candidate, name: &str) -> bool {
     use gguf_model::arch::Computed;
-    candidate.checkpoint.computed.iter().any(|computed| match computed {
-        Computed::Llama3Freqs | Computed::Llama3FreqsBy(_) | Computed::Llama3FreqsOfPart => name == super::ROPE_FREQS,
-        Computed::LongRopeFactors => super::ROPE_FACTORS.iter().any(|(tensor, _)| name == *tensor),
-        Computed::Values(tensor, _) | Computed::Sinusoids(tensor, _) => name == *tensor,
-        _ => false,
-    })
+    // Ids of tokens are a parameter.
+    candidate.checkpoint.facts.ids == name
+        || candidate.checkpoint.computed.iter().any(|computed| match computed {
+            Computed::Llama3Freqs | Computed::Llama3FreqsBy(_) | Computed::Llama3FreqsOfPart => {
+                name == super::ROPE_FREQS
+            }
+            Computed::LongRopeFactors => super::ROPE_FACTORS.iter().any(|(tensor, _)| name == *tensor),
+            Computed::Values(tensor, _) | Computed::Sinusoids(tensor, _) => name == *tensor,
+            _ => false,
+        })
 }
 
 /// A source of a tensor.

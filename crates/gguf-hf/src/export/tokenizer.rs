@@ -15,11 +15,15 @@ use super::key_values::{is_default, number};
 use super::{TOKEN_IDS, pretty};
 use crate::facts::Fact;
 use crate::tokenizer::sentencepiece::piece_type;
+use crate::tokenizer::unigram::XLM_ROBERTA;
 use crate::tokenizer::vocab::NO_SCORE;
 use crate::tokenizer::{plamo, rwkv};
 
 /// `tokenizer.ggml.model` of PLaMo 2 and 3.
 const PLAMO: &str = "plamo2";
+
+/// The number of XLM-RoBERTa's own tokens, which precede those of its SentencePiece model.
+const N_OWN: usize = 4;
 
 /// A vocabulary of a file.
 pub(super) struct Vocab<'a> {
@@ -29,6 +33,8 @@ pub(super) struct Vocab<'a> {
     scores: Vec<f32>,
     types: Vec<i32>,
     checkpoint: &'static Checkpoint,
+    /// Whether these are the pieces of XLM-RoBERTa's SentencePiece model.
+    is_unshifted: bool,
 }
 
 /// The files, by name.
@@ -53,7 +59,7 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
     let tokens = strings("tokenizer.ggml.tokens").ok_or("the list of tokens is missing")?;
     let scores = numbers("tokenizer.ggml.scores").and_then(|list| list.to_vec::<f32>().ok()).unwrap_or_default();
     let types = numbers("tokenizer.ggml.token_type").and_then(|list| list.to_vec::<i32>().ok()).unwrap_or_default();
-    let vocab = Vocab { gguf, tokens, scores, types, checkpoint };
+    let vocab = Vocab { gguf, tokens, scores, types, checkpoint, is_unshifted: false };
     let merges = strings("tokenizer.ggml.merges").unwrap_or_default();
     let readers = checkpoint.tokenizer.vocab.readers;
     let pre = gguf.get_as::<&str>("tokenizer.ggml.pre").unwrap_or("default");
@@ -78,6 +84,8 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
             let mut files = vec![("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab)))];
             if readers.contains(&Reader::T5) {
                 files.push(("spiece.model".to_owned(), spm::model(&vocab, spm::SpmModel::Unigram)));
+            } else if vocab.is_shifted() {
+                files.push((XLM_ROBERTA.to_owned(), spm::model(&vocab.without_shift(), spm::SpmModel::Unigram)));
             }
             files
         }
@@ -130,12 +138,41 @@ impl Vocab<'_> {
     fn is_padding(&self, id: usize) -> bool {
         let is_plamo = self.gguf.get_as::<&str>("tokenizer.ggml.model") == Ok(PLAMO);
         let is_named = |text: &String| *text == format!("[PAD{id}]") || is_plamo && text.starts_with("[PAD");
+        self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(is_named) || self.is_shifted_padding(id)
+    }
+
+    /// Whether the token is one after the end of the SentencePiece model of XLM-RoBERTa, whose pieces have ids one further on.
+    fn is_shifted_padding(&self, id: usize) -> bool {
+        let is_named = |text: &String| id.checked_sub(1).is_some_and(|piece| *text == format!("[PAD{piece}]"));
         self.kind(id) == piece_type::UNUSED && self.tokens.get(id).is_some_and(is_named)
+    }
+
+    /// Whether the tokens are those of the SentencePiece model of XLM-RoBERTa.
+    fn is_shifted(&self) -> bool {
+        self.tokens.len().checked_sub(1).is_some_and(|last| self.is_shifted_padding(last))
     }
 
     /// The number of tokens without those at the end that only fill the vocabulary.
     fn n_own(&self) -> usize {
         (0..self.tokens.len()).rev().find(|id| !self.is_padding(*id)).map_or(0, |last| last + 1)
+    }
+
+    /// The pieces of XLM-RoBERTa's SentencePiece model, which begin with three others than the tokens.
+    fn without_shift(&self) -> Vocab<'_> {
+        let own = |name: &str, kind: i32| (name.to_owned(), 0.0, kind);
+        let first =
+            [own("<unk>", piece_type::UNKNOWN), own("<s>", piece_type::CONTROL), own("</s>", piece_type::CONTROL)];
+        let others = (N_OWN..self.n_own()).map(|id| {
+            let text = self.tokens.get(id).cloned().unwrap_or_default();
+            (text, self.score(id), self.kind(id))
+        });
+        let (mut tokens, mut scores, mut types): (Vec<String>, Vec<f32>, Vec<i32>) = Default::default();
+        for (text, score, kind) in first.into_iter().chain(others) {
+            tokens.push(text);
+            scores.push(score);
+            types.push(kind);
+        }
+        Vocab { gguf: self.gguf, tokens, scores, types, checkpoint: self.checkpoint, is_unshifted: true }
     }
 
     fn is_special(&self, id: usize) -> bool {
@@ -145,6 +182,13 @@ impl Vocab<'_> {
     /// The id and the text of a special token.
     fn special(&self, name: &str) -> Option<(usize, &str)> {
         let id = usize::try_from(number(self.gguf, &format!("tokenizer.ggml.{name}_token_id"))?).ok()?;
+        let id = match id {
+            id if !self.is_unshifted => id,
+            0 => 1,
+            2 => 2,
+            3 => 0,
+            _ => return None,
+        };
         Some((id, self.tokens.get(id)?))
     }
 

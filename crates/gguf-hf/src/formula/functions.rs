@@ -109,6 +109,7 @@ impl<'v> Evaluation<'v> {
             Function::Str => operands.x.to_string().into(),
             Function::Lower => operands.text()?.to_lowercase().into(),
             Function::Split => operands.split()?,
+            Function::Join => operands.join()?,
             Function::Numbers => operands.numbers()?,
             Function::Template => operands.template()?,
         };

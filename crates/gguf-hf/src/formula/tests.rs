@@ -36,6 +36,7 @@ fn formulas_mean_what_they_mean_in_python() {
         ("sorted([3, -1, 2.5])", json!([-1, 2.5, 3])),
         ("sorted([[2, 1], [1, 3], [1, 2], [1]])", json!([[1], [1, 2], [1, 3], [2, 1]])),
         ("[int(part) for part in split('4/8', '/')]", json!([4, 8])),
+        ("join([str(n) for n in [4, 8]], '/')", json!("4/8")),
         ("a // b", json!(3)),
         ("-a // b", json!(-4)),
         ("a % b", json!(1)),

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::files::Files;
 use super::special::truthy;
+use super::unigram::XLM_ROBERTA;
 use super::vocab::{JsonVocab, TokenList};
 use super::{TokenizerOptions, TokenizerWarning};
 use super::{bert, plamo, rwkv, sentencepiece, tekken, tiktoken, unigram, vocab};
@@ -15,7 +16,6 @@ use crate::problem::{FileProblem, UnsupportedFeature};
 
 const JSON: &str = "tokenizer.json";
 const SENTENCE_PIECE: &str = "tokenizer.model";
-const XLM_ROBERTA: &str = "sentencepiece.bpe.model";
 
 /// The vocabulary of a folder that is being read.
 pub(super) struct Reading<'a, 'f> {

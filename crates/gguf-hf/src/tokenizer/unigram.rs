@@ -17,6 +17,9 @@ use crate::folder_error::FolderError;
 use crate::number::{to_f32, to_index, to_u32};
 use crate::problem::{FileProblem, UnsupportedFeature};
 
+/// The SentencePiece model of XLM-RoBERTa.
+pub(crate) const XLM_ROBERTA: &str = "sentencepiece.bpe.model";
+
 /// The score of ids without a piece in the model.
 const UNUSED_SCORE: f32 = -10000.0;
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use gguf_format::sort::CompactSort as _;
+use gguf_hf::export::Fidelity;
 use gguf_model::arch::{TOWERS, UNSUPPORTED_ENCODERS};
 use gguf_model::image::IMAGE_MODELS;
 use serde_json::{Map, Value, json};
@@ -35,8 +36,9 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
         if all {
             let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
             let encoders = UNSUPPORTED_ENCODERS.iter().copied().map(class).collect();
-            let exports = exports().into_iter().map(|(name, architecture, obstacle)| {
-                json!({ "class": name, "architecture": architecture, "obstacle": obstacle })
+            let exports = exports().into_iter().map(|(name, architecture, fidelity)| {
+                let (word, obstacle) = word(fidelity);
+                json!({ "class": name, "architecture": architecture, "fidelity": word, "obstacle": obstacle })
             });
             listed.insert("exports".to_owned(), exports.collect());
             listed.insert("unsupported".to_owned(), unsupported().map(class).collect());
@@ -92,26 +94,42 @@ pub fn print(ui: &mut Ui, all: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// The classes, the architectures that they are converted to, and why their checkpoints do not come back from an export, if they do not.
-fn exports() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+/// The classes, the architectures that they are converted to, and how their checkpoints come back from an export.
+fn exports() -> Vec<(&'static str, &'static str, Fidelity)> {
     let towers = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
-    let mut classes: Vec<(&str, &str, Option<&str>)> = Vec::new();
+    let mut classes: Vec<(&str, &str, Fidelity)> = Vec::new();
     for (architecture, checkpoint) in gguf_hf::arch::supported().chain(towers) {
         let name = checkpoint.architecture(architecture);
-        let why = |class: &str| gguf_hf::export::obstacle(architecture, checkpoint, class);
-        classes.extend(checkpoint.classes.iter().map(|class| (*class, name, why(class))));
+        let of = |class: &str| gguf_hf::export::fidelity(architecture, checkpoint, class);
+        classes.extend(checkpoint.classes.iter().map(|class| (*class, name, of(class))));
     }
-    classes.compact_sort_by(Ord::cmp);
+    classes.compact_sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     classes.dedup_by_key(|(class, name, _)| (*class, *name));
     classes
+}
+
+/// A word for scripts, and what does not come back.
+fn word(fidelity: Fidelity) -> (&'static str, Option<&'static str>) {
+    match fidelity {
+        Fidelity::Except(which) => ("except", Some(which)),
+        Fidelity::Lossy(what) => ("lossy", Some(what)),
+        Fidelity::None(why) => ("none", Some(why)),
+        _ => ("exact", None),
+    }
 }
 
 /// Prints whether `gguf export` restores the checkpoints of each class, or why not.
 fn print_exports(ui: &mut Ui) -> Result<(), Failure> {
     let columns = [Column::name("CLASS").styled(Style::Cyan), Column::left("ARCHITECTURE"), Column::text("EXPORT")];
     let mut table = Table::new(columns);
-    for (class, name, why) in exports() {
-        table.row([class.to_owned(), name.to_owned(), why.unwrap_or("yes").to_owned()]);
+    for (class, name, fidelity) in exports() {
+        let text = match fidelity {
+            Fidelity::Except(which) => format!("yes, except {which}"),
+            Fidelity::Lossy(what) => format!("lossy: {what}"),
+            Fidelity::None(why) => format!("no: {why}"),
+            _ => "yes".to_owned(),
+        };
+        table.row([class.to_owned(), name.to_owned(), text]);
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;

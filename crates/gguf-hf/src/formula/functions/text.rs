@@ -30,6 +30,18 @@ impl<'v> Operands<'_, 'v> {
         }
     }
 
+    pub(super) fn join(&self) -> Result<Value, Error> {
+        let texts: Option<Vec<&str>> = self.list()?.iter().map(Value::as_str).collect();
+        match (texts, self.second()?.as_str()) {
+            (Some(texts), Some(separator)) => {
+                let len = texts.iter().map(|text| text.len() + separator.len()).sum();
+                self.evaluation.take(len)?;
+                Ok(texts.join(separator).into())
+            }
+            _ => Err(self.wrong("a list of texts")),
+        }
+    }
+
     pub(super) fn numbers(&self) -> Result<Value, Error> {
         let text = self.text()?;
         self.evaluation.take(text.len())?;
