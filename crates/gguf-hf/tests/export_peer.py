@@ -1,6 +1,6 @@
 """Compares exported folders with the originals in transformers: logits to the last bit, and tokens of texts in ten scripts and back.
 
-  export_peer.py (ORIGINAL EXPORTED)...     prints a line for each model: its name and what differs, if anything
+  export_peer.py all|tokens (ORIGINAL EXPORTED)...     prints a line for each model: its name and what differs, if anything
 """
 import os, random, sys
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
@@ -38,10 +38,10 @@ def logits(original, exported):
 
 
 torch.set_num_threads(1)
-folders = sys.argv[1:]
+asked, *folders = sys.argv[1:]
 for original, exported in zip(folders[0::2], folders[1::2]):
     found = []
-    for compare in (logits, tokens):
+    for compare in (logits, tokens) if asked == "all" else (tokens,):
         try: found.append(compare(original, exported))
         except Exception as e: found.append(f"{compare.__name__}: {type(e).__name__}: {str(e)[:300]}")
     print(f"{os.path.basename(original)}: {'; '.join(filter(None, found))}", flush=True)

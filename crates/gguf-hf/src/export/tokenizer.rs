@@ -224,7 +224,8 @@ impl Vocab<'_> {
         {
             settings.insert("add_prefix_space".to_owned(), json!(adds));
         }
-        if model == "t5" && self.flag("remove_extra_whitespaces") == Some(true) {
+        let has_model = quirks.readers.contains(&Reader::T5) || self.is_shifted();
+        if model == "t5" && !has_model && self.flag("remove_extra_whitespaces") == Some(true) {
             settings.insert("clean_up_tokenization_spaces".to_owned(), json!(true));
         }
         if model == "bert" {
