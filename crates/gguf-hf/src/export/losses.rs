@@ -27,13 +27,13 @@ pub(super) const LOSSES: &[Loss] = &[
         "LlamaForCausalLM",
         "llama",
         Except(
-            "those with a tokenizer.json that falls back to bytes and no tokenizer.model: their keys get another order",
+            "those without a tokenizer.model whose tokenizer.json falls back to bytes: their keys get another order",
         ),
     ),
     (
         "LlavaForConditionalGeneration",
         "clip",
-        Except("Pixtral, whose encoder's file has a row of the token embeddings"),
+        None("the file of its encoder (Pixtral) has a row of the token embeddings"),
     ),
     ("MiMoV2FlashForCausalLM", "mimo2", Except("files without MTP blocks")),
     ("MiMoV2ForCausalLM", "mimo2", Except("files without MTP blocks")),

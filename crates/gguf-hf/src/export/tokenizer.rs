@@ -80,15 +80,17 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
             ("tokenizer.json".to_owned(), pretty(&json::word_piece(&vocab)?)),
             ("vocab.txt".to_owned(), json::vocab_txt(&vocab)),
         ],
-        "t5" => {
-            let mut files = vec![("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab)))];
-            if readers.contains(&Reader::T5) {
-                files.push(("spiece.model".to_owned(), spm::model(&vocab, spm::SpmModel::Unigram)));
-            } else if vocab.is_shifted() {
-                files.push((XLM_ROBERTA.to_owned(), spm::model(&vocab.without_shift(), spm::SpmModel::Unigram)));
-            }
-            files
+        "t5" if readers.contains(&Reader::T5) => vec![
+            ("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab))),
+            ("spiece.model".to_owned(), spm::model(&vocab, spm::SpmModel::Unigram)),
+        ],
+        "t5" if vocab.is_shifted() => {
+            let model = (XLM_ROBERTA.to_owned(), spm::model(&vocab.without_shift(), spm::SpmModel::Unigram));
+            // Without keys for what is added to texts there was no other file, and transformers makes one of the model.
+            let document = vocab.adds("bos").map(|_| ("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab))));
+            document.into_iter().chain([model]).collect()
         }
+        "t5" => vec![("tokenizer.json".to_owned(), pretty(&json::unigram(&vocab)))],
         other => return Err(format!("no files are known for tokenizers of the model {other:?}")),
     };
     files.push(("tokenizer_config.json".to_owned(), pretty(&vocab.settings(model))));
