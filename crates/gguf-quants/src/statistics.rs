@@ -236,14 +236,16 @@ impl Kernel for First<'_> {
                         all.squares[lane] += f64::from(eight[lane]) * f64::from(eight[lane]);
                     }
                 } else {
-                    (min.store(&mut all.min), max.store(&mut all.max));
+                    min.store(&mut all.min);
+                    max.store(&mut all.max);
                     for lane in 0..LANES {
                         all.add(lane, eight[lane], &mut sums);
                     }
                     (min, max) = (lanes.load(&all.min), lanes.load(&all.max));
                 }
             }
-            (min.store(&mut all.min), max.store(&mut all.max));
+            min.store(&mut all.min);
+            max.store(&mut all.max);
             sums.zeros += total(zeros);
             for (lane, value) in rest.iter().enumerate() {
                 all.add(lane, *value, &mut sums);
