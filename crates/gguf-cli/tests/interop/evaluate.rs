@@ -67,13 +67,13 @@ fn matrices_are_those_of_llama_imatrix() {
     }
 }
 
-/// Runs a program of llama.cpp in a folder, on one thread; returns what it prints.
-fn theirs(tool: &Path, folder: &Path, line: &str, files: &[(&str, &Path)]) -> String {
+/// Runs a program of llama.cpp in a folder, on one thread; returns what it prints, and what it logs.
+fn theirs(tool: &Path, folder: &Path, line: &str, files: &[(&str, &Path)]) -> [String; 2] {
     let mut command = Command::new(tool);
     let output = command.current_dir(folder).args(words(line, files)).args(["-t", "1"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
-    String::from_utf8(output.stdout).unwrap()
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{line}: {said:?}");
+    said
 }
 
 /// A folder with the text of the example, named as the matrices name it.
@@ -84,7 +84,8 @@ fn folder_of_text() -> (tempfile::TempDir, PathBuf) {
     (dir, text)
 }
 
-/// With the same library, matrices have the bytes of those of llama-imatrix: of plain models and of experts, with every option of both.
+/// With the same library, matrices have the bytes of those of llama-imatrix: of plain models and of experts, with every option of both. Only tied embeddings are
+/// measured here alone.
 fn matrices_have_the_bytes_of_llama_imatrix() {
     let peers = Peers::get();
     let (dir, text_file) = folder_of_text();
@@ -95,7 +96,6 @@ fn matrices_have_the_bytes_of_llama_imatrix() {
     for (i, (model, ending, ours, their_options)) in [
         (&glossary, "gguf", "-c 512", "-c 512"),
         (&glossary, "gguf", "-c 128 --chunks 200", "-c 128 --chunks 200"),
-        (&glossary, "gguf", "-c 128 --chunks 8 --process-output", "-c 128 --chunks 8 --process-output"),
         (&glossary, "dat", "-c 128 --chunks 8", "-c 128 --chunks 8 --output-format dat"),
         (&glossary, "gguf", "-c 128 -b 64 -ub 32 --chunks 4 --skip 3", "-c 128 -b 64 -ub 32 --chunks 4 --chunk 3"),
         (&glossary, "gguf", "-c 128 --chunks 4 --parse-special", "-c 128 --chunks 4 --parse-special"),
@@ -119,7 +119,7 @@ fn matrices_have_the_bytes_of_llama_imatrix() {
         }
     }
     // The output has an entry of its own.
-    assert!(sizes[2] > sizes[1] && sizes[9] > sizes[7], "{sizes:?}");
+    assert!(sizes[8] > sizes[6], "{sizes:?}");
 }
 
 /// The numbers of a text.
@@ -136,7 +136,9 @@ fn divergences_are_those_of_llama_perplexity() {
     let model = peers.data("glossary-bf16.gguf");
     let [our_base, their_base, small] = ["ours", "theirs", "small.gguf"].map(|name| dir.path().join(name));
     gguf(["quantize", text(&model), text(&small), "Q4_K_M", "-q"]).exits(0);
-    for (i, options) in ["--chunks 42", "-c 128 --chunks 9", "-c 128 -b 64 -ub 32 --chunks 5"].into_iter().enumerate() {
+    let sizes = [("--chunks 42", ""), ("-c 128 --chunks 9", ""), ("-c 128 --chunks 5", "-b 64 -ub 32")];
+    for (i, (windows, batches)) in sizes.into_iter().enumerate() {
+        let options = format!("{windows} {batches}");
         let [our_base, their_base] = [&our_base, &their_base].map(|base| base.with_extension(i.to_string()));
         let files = [
             ("MODEL", &*model),
@@ -147,18 +149,21 @@ fn divergences_are_those_of_llama_perplexity() {
         ];
         let ours = |line: &str| with_library(&words(&format!("{line} {options} -j 1 -q"), &files)).exits(0).out;
         let theirs = |line: &str| theirs(&tool, dir.path(), &format!("{line} {options}"), &files);
-        let (printed, expected) = (ours("perplexity MODEL TEXT"), theirs("-m MODEL -f TEXT"));
-        let expected = numbers(expected.split_once("PPL =").unwrap().1.lines().next().unwrap());
+        let printed = ours("perplexity MODEL TEXT");
+        // The last words of its log are sometimes lost when it ends.
+        let estimate = || theirs("-m MODEL -f TEXT")[1].split_once("PPL =").map(|(_, found)| found.to_owned());
+        let expected = (0..10).find_map(|_| estimate()).unwrap();
+        let expected = numbers(expected.lines().next().unwrap());
         assert!(expected.len() == 2 && printed.ends_with(&format!("{} ± {}\n", expected[0], expected[1])), "{printed}");
 
         ours("perplexity MODEL TEXT --save-base OURS");
         theirs("-m MODEL -f TEXT --kl-divergence-base THEIRS");
         assert!(fs::read(&our_base).unwrap() == fs::read(&their_base).unwrap(), "{options}");
 
-        let expected = theirs("-m SMALL --kl-divergence-base THEIRS --kl-divergence");
+        let [expected, _] = theirs("-m SMALL --kl-divergence-base THEIRS --kl-divergence");
         let (_, expected) = expected.split_once("Perplexity statistics").unwrap();
         let expected = expected.lines().filter_map(|line| line.split_once(':')).flat_map(|(_, found)| numbers(found));
-        let table = with_library(&words("kld --base OURS SMALL -j 1 -q", &files)).exits(0).out;
+        let table = with_library(&words(&format!("kld --base OURS SMALL {batches} -j 1 -q"), &files)).exits(0).out;
         let values = table.lines().skip_while(|line| !line.contains("STATISTIC")).skip(2);
         let found = values.flat_map(|line| numbers(line.trim_end().rsplit("  ").next().unwrap()));
         let (found, expected): (Vec<String>, Vec<String>) = (found.collect(), expected.collect());
@@ -761,7 +766,8 @@ fn every_hostile_file_is_an_error_of_every_command() {
         let (code, _) = ended_by_itself(start(&line), &line.join(" "));
         (started.elapsed(), code, line.join(" "))
     };
-    let each = paths.len().div_ceil(2);
+    // Most of a run is waiting for other processes.
+    let each = paths.len().div_ceil(8);
     let all: Vec<_> = std::thread::scope(|scope| {
         let part = |(part, paths): (usize, &'_ [PathBuf])| {
             let run = move |path: &PathBuf| READERS.iter().map(|line| ran(part, line, path)).collect::<Vec<_>>();
