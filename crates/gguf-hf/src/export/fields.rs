@@ -126,3 +126,15 @@ fn keys(gguf: &Gguf<'_>, arch: &str) -> Fields {
         n_blocks: number(gguf, &format!("{arch}.block_count")).unwrap_or(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formulas_can_be_parsed() {
+        for (class, field, formula) in FIELDS {
+            assert!(Formula::parse(formula).is_ok(), "{class}: {field}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
-use crate::ui::{Column, Style, Table, Ui};
+use crate::ui::{Column, Style, Table, Ui, wrap};
 
 /// Prints the supported architectures; with `all`, also the classes that are not supported.
 pub fn print(ui: &mut Ui, all: bool) -> Outcome {
@@ -120,21 +120,33 @@ fn word(fidelity: Fidelity) -> (&'static str, Option<&'static str>) {
 
 /// Prints whether `gguf export` restores the checkpoints of each class, or why not.
 fn print_exports(ui: &mut Ui) -> Result<(), Failure> {
-    let columns = [Column::name("CLASS").styled(Style::Cyan), Column::left("ARCHITECTURE"), Column::text("EXPORT")];
+    let columns = [Column::name("CLASS").styled(Style::Cyan), Column::left("ARCHITECTURE"), Column::whole("EXPORT")];
     let mut table = Table::new(columns);
-    for (class, name, fidelity) in exports() {
+    let exports = exports();
+    let widest = |name: fn(&(&'static str, &'static str, Fidelity)) -> &'static str| {
+        exports.iter().map(|row| name(row).len()).max().unwrap_or(0)
+    };
+    let names = widest(|row| row.0) + widest(|row| row.1) + 4;
+    let width = ui.width.map_or(usize::MAX, |width| width.saturating_sub(names).max(MIN_REASON));
+    for (class, name, fidelity) in exports {
         let text = match fidelity {
             Fidelity::Except(which) => format!("yes, except {which}"),
             Fidelity::Lossy(what) => format!("lossy: {what}"),
             Fidelity::None(why) => format!("no: {why}"),
             _ => "yes".to_owned(),
         };
-        table.row([class.to_owned(), name.to_owned(), text]);
+        let (mut class, mut name) = (class, name);
+        for line in wrap(&text, width) {
+            table.row([core::mem::take(&mut class).to_owned(), core::mem::take(&mut name).to_owned(), line]);
+        }
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;
     Ok(())
 }
+
+/// The narrowest column of reasons.
+const MIN_REASON: usize = 24;
 
 /// Classes supported only by llama.cpp's converter, and the reasons.
 fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
