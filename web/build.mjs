@@ -70,15 +70,21 @@ async function bundle(mode, out, input = "index.html") {
   });
 }
 
+/** The page of a bundle with its style sheet in it, so that the first paint does not wait for another file; and the source of that in the policy. */
+function styled(parts, html) {
+  const name = readdirSync(parts).find((name) => name.endsWith(".css"));
+  const style = readFileSync(join(parts, name), "utf8");
+  rmSync(join(parts, name));
+  const page = readFileSync(join(parts, html), "utf8").replace(/\s*<link rel="stylesheet"[^>]*>/, "");
+  return [page.replace("</head>", () => `<style>${style}</style>\n  </head>`), `'sha256-${sha(style)}'`];
+}
+
 /** A page of one file from the parts of a bundle, and its policy. `more` is put before the script. */
 function joined(parts, html, more = "", worker = undefined) {
   const script = readFileSync(join(parts, "viewer.js"), "utf8").replaceAll("</script", "<\\/script");
-  const styleName = readdirSync(parts).find((name) => name.endsWith(".css"));
-  const style = readFileSync(join(parts, styleName), "utf8");
-  let page = readFileSync(join(parts, html), "utf8");
-  page = page.replace(/\s*<script type="module"[^>]*><\/script>/, "").replace(/\s*<link rel="stylesheet"[^>]*>/, "");
-  page = withPolicy(page, policy(`'sha256-${sha(script)}'`, `'sha256-${sha(style)}'`, worker));
-  page = page.replace("</head>", () => `<style>${style}</style>\n  </head>`);
+  let [page, style] = styled(parts, html);
+  page = page.replace(/\s*<script type="module"[^>]*><\/script>/, "");
+  page = withPolicy(page, policy(`'sha256-${sha(script)}'`, style, worker));
   return page.replace("</body>", () => `${more}<script type="module">${script}</script>\n  </body>`);
 }
 
@@ -106,8 +112,8 @@ const modules = { gguf: wasm("--no-default-features"), "gguf-model": wasm(), "gg
 const folder = join(dist, "folder");
 await bundle("folder", folder);
 for (const [name, bytes] of Object.entries(modules)) writeFileSync(join(folder, `${name}.wasm`), bytes);
-const html = readFileSync(join(folder, "index.html"), "utf8");
-writeFileSync(join(folder, "index.html"), withPolicy(html, policy("'self'", "'self'", "'self' blob:")));
+const [html, style] = styled(folder, "index.html");
+writeFileSync(join(folder, "index.html"), withPolicy(html, policy("'self'", style, "'self' blob:")));
 const names = readdirSync(folder).filter((name) => name !== "sw.js");
 const version = sha(Buffer.concat(names.map((name) => readFileSync(join(folder, name))))).slice(0, 16);
 const worker = readFileSync(join(root, "sw.js"), "utf8");

@@ -29,14 +29,18 @@ export function gguf(...args) {
 /** Whether the tests run in Firefox. It is driven by WebDriver BiDi, which cannot do all that the tests do in Chromium. */
 export const isFirefox = process.env.GGUF_BROWSER === "firefox";
 
+/** Where Chromium is. */
+export function chromiumPath() {
+  const paths = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+  return paths.find((path) => path && existsSync(path));
+}
+
 export async function launch() {
   if (isFirefox) {
     const paths = [process.env.FIREFOX, "/usr/bin/firefox-esr", "/usr/bin/firefox"];
     return firefox.launch({ channel: "moz-firefox", executablePath: paths.find((path) => path && existsSync(path)) });
   }
-  const paths = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-  const executablePath = paths.find((path) => path && existsSync(path));
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"] });
 }
 
 /** A page that fails the test at an error of its scripts, or where the policy is violated. `requests` are those to other places than the page's. */

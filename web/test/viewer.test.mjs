@@ -223,6 +223,20 @@ test("the report has all that is known", async () => {
   await context.close();
 });
 
+test("the page is painted before its script has come, and works before the module has", async () => {
+  const never = () => {};
+  for (const missing of ["viewer.js", "gguf.wasm"]) {
+    const slow = await serve({ "/x/y/": folder }, { [`/x/y/${missing}`]: never });
+    const page = await browser.newPage();
+    await page.goto(`${slow.origin}/x/y/`, { waitUntil: "commit" });
+    await page.getByRole("heading", { name: "GGUF viewer" }).waitFor();
+    if (missing === "gguf.wasm") await page.getByText(/^Drop a GGUF file here/).waitFor();
+    assert.equal(await page.getByRole("heading").count(), 1);
+    await page.close();
+    await slow.close();
+  }
+});
+
 test("the folder works without a network after one visit", async () => {
   const { page, context } = await open(browser, `${server.origin}/x/y/`);
   await page.evaluate(() => navigator.serviceWorker.ready);
