@@ -119,15 +119,18 @@ pub(crate) fn definition(name: &str) -> Option<Definition> {
 /// A step of a family as in `tokenizer.json`: the inverse of [`canonical`].
 fn step_of(step: &str) -> Option<Json> {
     use serde_json::json;
-    let inner = |name: &str| step.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
-    Some(match step {
-        "bytes" | "bytes+gpt2" => {
-            let uses_regex = step == "bytes+gpt2";
+    let (name, value) = match step.strip_suffix(')').and_then(|step| step.split_once('(')) {
+        Some((name, value)) => (name, Some(value)),
+        None => (step, None),
+    };
+    Some(match (name, value) {
+        ("bytes" | "bytes+gpt2", None) => {
+            let uses_regex = name == "bytes+gpt2";
             json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": uses_regex })
         }
-        _ if let Some(how) = inner("digits") => json!({ "type": "Digits", "individual_digits": how == "one" }),
-        _ if let Some(behavior) = inner("punctuation") => json!({ "type": "Punctuation", "behavior": behavior }),
-        _ if let Some(pattern) = inner("split") => {
+        ("digits", Some(how)) => json!({ "type": "Digits", "individual_digits": how == "one" }),
+        ("punctuation", Some(behavior)) => json!({ "type": "Punctuation", "behavior": behavior }),
+        ("split", Some(pattern)) => {
             let regex = pattern.strip_prefix('/')?.strip_suffix('/')?;
             json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false })
         }
