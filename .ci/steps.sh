@@ -265,8 +265,9 @@ conformance() {
 
 # Every generated checkpoint, exported and converted again, and verified against its conversion.
 round_trips() {
-  cargo test -p gguf-hf --test interop -- --ignored generated_checkpoints_come_back &&
-    cargo test -p gguf-cli --test interop -- --ignored verify::
+  local -x CARGO_PROFILE_DEV_OPT_LEVEL=1
+  cargo test --target-dir "$target/optimized" -p gguf-hf --test interop -- --ignored generated_checkpoints_come_back &&
+    cargo test --target-dir "$target/optimized" -p gguf-cli --test interop -- --ignored verify::
 }
 
 # The page in Chromium.

@@ -31,6 +31,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/export.rs", 2, "MAX_FACTORS; tensors of a plan"),
     ("gguf-hf/src/export/adapter.rs", 1, "PIECE"),
     ("gguf-hf/src/export/files.rs", 2, "tensors of a plan; a head that was made"),
+    ("gguf-hf/src/export/parameters.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/export/solve.rs", 5, "elements of an array that was walked; N_FACTORS; MAX_BLOCKS"),
     ("gguf-hf/src/export/sources.rs", 1, "sources of a table's row"),
     ("gguf-hf/src/export/tokenizer/json.rs", 1, "bytes that were read"),
