@@ -279,7 +279,7 @@ fn is_finite<L: Lanes>(lanes: L, values: L::F) -> bool {
 struct Around {
     min: f64,
     mean: f64,
-    /// The largest magnitude that is no outlier.
+    /// Values with a larger magnitude are outliers.
     far: f32,
     /// Intervals in one unit.
     scale: f64,
@@ -287,7 +287,7 @@ struct Around {
 }
 
 impl Around {
-    /// The interval of a finite value. The last one, where there is none.
+    /// The interval of a finite value. The largest value is in the last one.
     #[inline(always)]
     fn place(&self, value: f64) -> usize {
         let last = self.n_bins.saturating_sub(1) as f64;

@@ -59,12 +59,12 @@ impl HttpFile {
         Ok(file)
     }
 
-    /// Requests one byte, so that length and ETag are known.
+    /// Requests the first byte, so that the length and the ETag are known.
     ///
     /// # Errors
     /// [`Error`].
     pub(crate) fn identified(self) -> Result<HttpFile, Error> {
-        self.0.ranges.fetch(0, &mut [0]).map_err(|e| Error { range: None, ..e })?;
+        self.0.identify()?;
         Ok(self)
     }
 

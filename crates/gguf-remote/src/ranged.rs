@@ -104,6 +104,11 @@ impl<F: Fetch> Segmented for Ranged<F> {
 }
 
 impl<F: Fetch> Ranged<F> {
+    /// Fetches the first byte, so that the length and the ETag are known.
+    pub(crate) fn identify(&self) -> Result<(), Error> {
+        self.ranges.fetch(0, &mut [0]).map_err(|e| Error { range: None, ..e })
+    }
+
     /// Adds bytes to the hash, and compares it at the end of the file.
     pub(crate) fn add_to_sum(&self, add: impl FnOnce(&mut Sum) -> Option<String>) -> Result<(), Error> {
         let Some((expected, sum)) = &self.sha256 else { return Ok(()) };

@@ -97,6 +97,7 @@ pub(super) fn shards(groups: &[Vec<(NewTensor, Dtype)>], parameters: &[Parameter
         };
         let mut file = shard(name, group);
         total += file.n_bytes - file.head.len() as u64;
+        // The data of the parameters is known: it follows the head, and no tensor is left to write.
         if i + 1 == n && !parameters.is_empty() {
             file.head.extend(parameters.iter().flat_map(|parameter| &parameter.data));
             file.n_tensors = 0;

@@ -71,7 +71,7 @@ impl StoreFile {
     pub(crate) fn open_ranges(client: &Client, location: &Location) -> Result<StoreFile, Error> {
         let (bucket, key) = client.buckets().open(location)?;
         let file = StoreFile::new(client, location, bucket, key, None);
-        file.0.ranges.fetch(0, &mut [0]).map_err(|e| Error { range: None, ..e })?;
+        file.0.identify()?;
         Ok(file)
     }
 
