@@ -2,7 +2,7 @@
 # What `.ci/run` and `.ci/nightly` share, and the steps of the second tier. Sourced by both, in the root of the repository.
 #
 # To add a step to the second tier, write a function and add its name to a list. The function installs what it needs (`need`, `need_nightly`) and writes to
-# folders in $target only. `.ci/run` runs one of `shared_steps` for each commit, chosen by its hash, so each takes at most ten minutes of processor time;
+# folders in $target only. `.ci/run` runs one of `shared_steps` for each commit, chosen by its hash, so each takes at most ten minutes on two cores;
 # fuzzing takes longer if $LONG is set, as by `.ci/nightly`.
 
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
