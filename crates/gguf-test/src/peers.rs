@@ -65,10 +65,13 @@ pub enum Program {
     Perplexity,
 }
 
-/// The batches that llama.cpp's programs fill, with the functions that the prebuilt libraries have.
-const BATCHES: &str = r#"
+/// The batches that llama.cpp's programs fill, with the functions that the prebuilt libraries have. And the end of their log: a thread writes it, and
+/// without a pause the last words are lost with it (`common_log_main`).
+const OURS: &str = r#"
 #include "common.h"
+#include "log.h"
 #include <cstdlib>
+static const int written = atexit([] { common_log_pause(common_log_main()); });
 struct llama_batch_ext { std::vector<common_batch::token> tokens; };
 extern "C" llama_batch_ext * llama_batch_ext_init(llama_context *) { return new llama_batch_ext; }
 extern "C" void llama_batch_ext_free(llama_batch_ext * batch) { delete batch; }
@@ -152,10 +155,10 @@ impl Peers {
         let source = sources.join(source);
         let mut files = vec![source.clone()];
         if evaluates {
-            let batches = dir.join("batches.cpp");
-            std::fs::write(&batches, BATCHES).unwrap();
+            let ours = dir.join("ours.cpp");
+            std::fs::write(&ours, OURS).unwrap();
             let main = source.with_file_name("main.cpp");
-            files.extend([batches].into_iter().chain(main.exists().then_some(main)));
+            files.extend([ours].into_iter().chain(main.exists().then_some(main)));
             // Backends are looked for beside the program.
             #[cfg(unix)]
             for entry in std::fs::read_dir(&lib).unwrap().flatten() {
