@@ -283,6 +283,8 @@ export interface Opened {
   memory: number;
   /** Milliseconds from the question to the answer. */
   milliseconds: number;
-  /** Milliseconds in the module. */
+  /** Milliseconds in which the module waited for bytes of the file. */
+  reading: number;
+  /** Milliseconds in the module, without those. */
   parsing: number;
 }

@@ -135,15 +135,24 @@ let third: Promise<Module> | undefined;
 let giveThird: (wasm: ArrayBuffer) => void;
 const thirdBytes = new Promise<ArrayBuffer>((resolve) => (giveThird = resolve));
 
+/** Milliseconds in which the module waited for bytes. */
+let reading = 0;
+
 function start(wasm: WebAssembly.Module): Promise<Module> {
-  return Module.start(wasm, (file, offset, length) => sources[file]?.read(offset, length) ?? null);
+  return Module.start(wasm, (file, offset, length) => {
+    const from = performance.now();
+    const bytes = sources[file]?.read(offset, length) ?? null;
+    reading += performance.now() - from;
+    return bytes;
+  });
 }
 
-function open(module: Module): { overview: Overview; parsing: number } {
+function open(module: Module): Pick<Opened, "overview" | "reading" | "parsing"> {
   for (const source of sources.slice(0, own)) module.addFile(source.name, source.bytes);
+  reading = 0;
   const from = performance.now();
   const overview = module.ask<Overview>("open", name);
-  return { overview, parsing: performance.now() - from };
+  return { overview, reading, parsing: performance.now() - from - reading };
 }
 
 async function openMore(bytes: Promise<ArrayBuffer>): Promise<Module> {

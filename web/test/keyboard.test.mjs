@@ -47,9 +47,9 @@ const TITLES = {};
 
 test("the keyboard alone does everything", async () => {
   const { page, context, problems } = await open(browser, `${server.origin}/page/`);
-  // A file: the button opens the dialog of the browser.
-  await tabTo(page, "Open a file…");
+  // A file: the button opens the dialog of the browser. To wait for it takes the driver a moment, after which the key may be pressed.
   const chooser = page.waitForEvent("filechooser");
+  await tabTo(page, "Open a file…");
   await page.keyboard.press("Enter");
   await (await chooser).setFiles(join(examples, "tiny.gguf"));
   await page.getByRole("heading", { level: 2, name: "tiny.gguf" }).waitFor();

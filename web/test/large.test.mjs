@@ -109,6 +109,25 @@ function heads() {
   return [...made, ...names.map((name) => [name, readFileSync(join(folder, name))])];
 }
 
+/** Milliseconds from the choice of a file to the painted first screen, as the page sees them. */
+async function firstScreen(page, path, name) {
+  await page.evaluate((name) => {
+    addEventListener("change", () => (window.chosen = performance.now()), { capture: true, once: true });
+    window.painted = new Promise((go) => {
+      const look = () => {
+        if (document.querySelector("h2")?.textContent !== name) return requestAnimationFrame(look);
+        // The task after this frame.
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = () => go(performance.now());
+        port2.postMessage(null);
+      };
+      look();
+    });
+  }, name);
+  await page.getByLabel("Open a file…").setInputFiles(path);
+  return page.evaluate(async () => Math.round((await painted) - chosen));
+}
+
 test("large heads are parsed at once, and at most three requests fetch them, with a tenth more at most", async (t) => {
   const { page, context } = await open(browser, `${server.origin}/page/`);
   let most = 0;
@@ -116,18 +135,15 @@ test("large heads are parsed at once, and at most three requests fetch them, wit
     // A model of 40 GB, under two names, so that each has a first screen of its own.
     const [path, local] = [join(temporary, name), join(temporary, `local-${name}`)];
     writeSparse(local, bytes, 40e9);
-    const opened = async (name, act) => {
-      const from = Date.now();
-      await act();
-      await page.getByRole("heading", { level: 2, name, exact: true }).waitFor();
-      return Date.now() - from;
-    };
-    const here = await opened(`local-${name}`, () => page.getByLabel("Open a file…").setInputFiles(local));
-    const parsed = /[\d.]+ ms, of these [\d.]+ ms in the parser/.exec(await page.locator("main").textContent())[0];
+    const here = await firstScreen(page, local, `local-${name}`);
+    const parsed = /[\d.]+ ms, of these [\d.]+ ms of reading and [\d.]+ ms of parsing/.exec(await page.locator("main").textContent())[0];
     renameSync(local, path);
     server.log.length = 0;
     await page.getByLabel("Address").fill(`${server.origin}/files/${name}`);
-    const there = await opened(name, () => page.getByRole("button", { name: "Open", exact: true }).click());
+    const from = Date.now();
+    await page.getByRole("button", { name: "Open", exact: true }).click();
+    await page.getByRole("heading", { level: 2, name, exact: true }).waitFor();
+    const there = Date.now() - from;
     const requests = server.log.filter((entry) => entry.path === `/files/${name}`);
     const sent = requests.reduce((sum, entry) => sum + entry.sent, 0);
     const more = (sent / bytes.length - 1) * 100;

@@ -58,7 +58,7 @@ test("quantize: the error of each tensor and layer", async () => {
     await context.close();
   }
   assert.match(run("quantize", tiny, join(temporary, "x.gguf"), "Q4_0", "--html", path).stderr, /exists/);
-  assert.match(run("quantize", tiny, small, "Q4_0", "--html", small, "--force").stderr, /would replace/);
+  assert.match(run("quantize", tiny, small, "Q4_0", "--html", small, "--force").stderr, /two outputs have this path/);
   assert.match(run("quantize", tiny, join(temporary, "{ftype}.gguf"), "Q4_0", "Q8_0", "--html", join(temporary, "two.html")).stderr, /one file type/);
 });
 
@@ -72,7 +72,7 @@ test("diff: keys and tensors", async () => {
   const different = tensors.filter((tensor) => !tensor.same);
   assert.deepEqual((await rows(page, "Tensors")).map(([name]) => name), different.map(({ name }) => name));
   await context.close();
-  assert.match(run("diff", tiny, small, "--html", tiny, "--force").stderr, /would replace/);
+  assert.match(run("diff", tiny, small, "--html", tiny, "--force").stderr, /would overwrite an input file/);
 });
 
 test("check: findings", async () => {

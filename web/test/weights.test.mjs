@@ -178,7 +178,7 @@ test("a file is compared with one of a server, and shards of a server are one mo
   await page.getByRole("region", { name: "Compare" }).getByRole("button", { name: "Compare", exact: true }).click();
   await page.getByRole("button", { name: "Compare the data" }).click();
   await page.getByText("12 compared tensors, 0 with other data").waitFor();
-  assert.equal(server.log.filter((entry) => entry.range === "bytes=0-").length, 3);
+  assert.equal(server.log.filter((entry) => entry.range?.startsWith("bytes=0-")).length, 3);
   await page.getByLabel("or its address").fill("hf:org/repo");
   await page.getByRole("region", { name: "Compare" }).getByRole("button", { name: "Compare", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "not the address of a file" }).waitFor();

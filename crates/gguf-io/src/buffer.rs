@@ -30,6 +30,9 @@ const SMALL_PAGES: usize = 1 << 20;
 /// The most address space reserved ahead.
 const MAX_RESERVE: u64 = 64 << 20;
 
+/// The most memory reserved ahead by WebAssembly, which has a few gigabytes at most. Few heads are longer.
+const WASM_RESERVE: usize = 16 << 20;
+
 /// The bytes of a head read so far.
 #[derive(Debug)]
 pub(crate) enum Buffer {
@@ -94,8 +97,13 @@ impl Buffer {
             return Buffer::Memory(memory);
         }
         // Unknown or small length, or no such memory on this system.
-        let _ = total;
-        Buffer::Vector(Vec::new())
+        let mut bytes = Vec::new();
+        if cfg!(target_family = "wasm") {
+            // An engine commits memory when it is used, as above, and its page faults are as dear.
+            let likely = total.map_or(0, |t| t.min(WASM_RESERVE as u64) as usize);
+            let _ = bytes.try_reserve_exact(likely);
+        }
+        Buffer::Vector(bytes)
     }
 
     /// Reads the next piece. Returns whether the reader is at its end.

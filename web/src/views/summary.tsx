@@ -81,7 +81,7 @@ export function SummaryView({ opened }: { opened: Opened }) {
           <tr data-field="time">
             <th scope="row">Opened in</th>
             <td>
-              {opened.milliseconds.toFixed(0)} ms, of these {opened.parsing.toFixed(0)} ms in the parser
+              {opened.milliseconds.toFixed(0)} ms, of these {opened.reading.toFixed(0)} ms of reading and {opened.parsing.toFixed(0)} ms of parsing
             </td>
           </tr>
         </tbody>
