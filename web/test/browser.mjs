@@ -57,7 +57,8 @@ export async function open(browser, address, options = {}) {
   return { page, context, problems, requests };
 }
 
-/** The bytes that the page saves. Firefox does not tell the tests of downloads: there, they are those of the blob. */
+/** The bytes that the page saves. Firefox does not tell the tests of downloads, and gives them the focus: there, the bytes are those of the blob, and nothing is
+ * downloaded. */
 export async function saved(page, act) {
   if (!isFirefox) {
     const download = page.waitForEvent("download");
@@ -65,6 +66,8 @@ export async function saved(page, act) {
     return readFileSync(await (await download).path());
   }
   await page.evaluate(() => {
+    const { click } = HTMLAnchorElement.prototype;
+    HTMLAnchorElement.prototype.click = () => (HTMLAnchorElement.prototype.click = click);
     const make = URL.createObjectURL;
     URL.createObjectURL = (blob) => {
       [window.blob, URL.createObjectURL] = [blob, make];

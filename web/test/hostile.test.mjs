@@ -93,7 +93,8 @@ test("servers of all kinds", async () => {
     await says(`HTTP ${status}`);
   }
   await ask(page, `${other.origin}/lies/tiny.gguf`);
-  await says("sent 26656 bytes of a file that has 100");
+  // However many have come when the head is complete.
+  await says(/sent \d+ bytes of a file that has 100,/);
   await ask(page, `${other.origin}/short/tiny.gguf`);
   await says("stopped after 500 bytes");
   await ask(page, `${other.origin}/closed/tiny.gguf`);

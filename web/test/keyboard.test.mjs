@@ -53,16 +53,18 @@ test("the keyboard alone does everything", async () => {
   await page.keyboard.press("Enter");
   await (await chooser).setFiles(join(examples, "tiny.gguf"));
   await page.getByRole("heading", { level: 2, name: "tiny.gguf" }).waitFor();
-  // Every control shows that it has the focus.
+  // Every control shows that it has the focus. The last one is not passed: some browsers give the focus to their own controls then.
   const unmarked = [];
-  for (let i = 0; i < 30; i++) {
+  for (let last = ""; last !== "Report"; ) {
     await page.keyboard.press("Tab");
     const { tag, name, outline } = await focused(page);
-    if (tag !== "BODY" && tag !== "INPUT" && outline === "none") unmarked.push(`${tag} ${name}`);
+    assert.notEqual(tag, "BODY");
+    if (tag !== "INPUT" && outline === "none") unmarked.push(`${tag} ${name}`);
+    last = name;
   }
   assert.deepEqual(unmarked, []);
   // An address.
-  await tabTo(page, "Address");
+  await tabTo(page, "Address", "Shift+Tab");
   await page.keyboard.type(`${server.origin}/files/tiny.gguf`);
   await page.keyboard.press("Enter");
   await page.getByText(/tiny\.gguf/).first().waitFor();
