@@ -100,7 +100,7 @@ impl Buffer {
         let mut bytes = Vec::new();
         if cfg!(target_family = "wasm") {
             // An engine commits memory when it is used, as above, and its page faults are as dear.
-            let likely = total.map_or(0, |t| t.min(WASM_RESERVE as u64) as usize);
+            let likely = total.map_or(0, |t| usize::try_from(t).unwrap_or(usize::MAX).min(WASM_RESERVE));
             let _ = bytes.try_reserve_exact(likely);
         }
         Buffer::Vector(bytes)
