@@ -84,6 +84,9 @@ pub fn for_quantizing(e: &QuantizeError) -> Option<String> {
             "keep the current type of the tensor with --tensor-type; `gguf check --data` lists all such values"
                 .to_owned()
         }
+        QuantizeError::OtherSensitivities { .. } => {
+            "pass with --sensitivity what `gguf sensitivity` wrote for this model".to_owned()
+        }
         QuantizeError::Budget { is_fixed: false, .. } => {
             "use a larger budget, or add smaller types to --candidates".to_owned()
         }

@@ -237,6 +237,13 @@ impl ChooseTypes for Budget<'_> {
             tensor.errors = tensor.types.iter().map(|_| 0.0).collect();
         }
         choose(model, &decisions, &open, self.limit, None)?;
+        if let Some(found) = &self.sensitivities {
+            let tensors = &model.draft().tensors;
+            let mut names = open.iter().filter_map(|open| tensors.get(open.index)).map(|tensor| &tensor.name);
+            if !open.is_empty() && !names.any(|name| found.get(name).is_some()) {
+                return Err(Error::OtherSensitivities { path: model.draft().path.clone() });
+            }
+        }
         measure(model.draft(), &mut open, self.measured, self.threads, self.progress)?;
         let chosen = choose(model, &decisions, &open, self.limit, self.sensitivities.as_ref())?;
         for (tensor, &choice) in open.iter().zip(&chosen) {

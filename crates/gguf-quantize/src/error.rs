@@ -120,6 +120,11 @@ pub enum Error {
         /// The type it has.
         ty: GgmlType,
     },
+    /// None of the tensors whose types are chosen has a measured sensitivity.
+    OtherSensitivities {
+        /// The model.
+        path: PathBuf,
+    },
     /// Even the smallest types exceed the limit.
     Budget {
         /// The limit.
@@ -143,6 +148,7 @@ impl Error {
             | Error::Requantize { .. }
             | Error::NeedsMatrix { .. }
             | Error::MatrixAtFault { .. }
+            | Error::OtherSensitivities { .. }
             | Error::SourceNotFinite { .. } => true,
             Error::NoCandidate { .. } | Error::Budget { .. } | Error::OverrideType { .. } => false,
         }
@@ -223,6 +229,11 @@ impl fmt::Display for Error {
                 f,
                 "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so its error cannot be \
                     measured; fetch or convert the model again",
+                path.display()
+            ),
+            Error::OtherSensitivities { path } => write!(
+                f,
+                "{}: no tensor whose type is chosen has a measured sensitivity: the sensitivities are of another model",
                 path.display()
             ),
             Error::Budget { asked, smallest, is_fixed } => {

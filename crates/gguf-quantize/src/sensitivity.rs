@@ -19,6 +19,9 @@ use crate::mix::{MixOptions, Target};
 use crate::plan::{QuantizeOptions, plan};
 use crate::warning::Warning;
 
+/// Upper limit of the quotient of divergence and squared relative error: far above those of measurements, and sums of many stay finite.
+const MOST: f64 = 1e30;
+
 /// Number of bytes that are copied at once.
 const PIECE: usize = 1 << 22;
 
@@ -30,10 +33,10 @@ pub struct Sensitivities {
 
 impl Sensitivities {
     /// Adds a measurement: the mean divergence of a model in which only this tensor has this relative error. A measurement without an error or a
-    /// divergence says nothing and is left out.
+    /// divergence, or with a quotient above 1e30, says nothing and is left out.
     pub fn add(&mut self, tensor: impl Into<Vec<u8>>, divergence: f64, relative_error: f64) {
         let sensitivity = divergence / (relative_error * relative_error);
-        if sensitivity.is_finite() && sensitivity > 0.0 {
+        if sensitivity > 0.0 && sensitivity <= MOST {
             self.of.insert(tensor.into(), sensitivity);
         }
     }
@@ -202,6 +205,9 @@ mod tests {
         // Neither a tensor without an effect nor one without an error says anything.
         found.add("c", 0.0, 0.1);
         found.add("d", 0.1, 0.0);
+        found.add("f", f64::MAX, 1.0);
+        found.add("g", 1.0, 1e-150);
+        found.add("h", f64::NAN, 1.0);
         assert_eq!(found.len(), 2);
         let weights = found.weights(&[(b"a", 1.0), (b"b", 0.5), (b"c", 0.1), (b"e", 1.0)]);
         for (weight, expected) in weights.iter().zip([50.0, 25.0, 5.0, 50.0]) {

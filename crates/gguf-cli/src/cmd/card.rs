@@ -233,6 +233,9 @@ impl Args {
 /// Maximum size of the output of `gguf kld --json`.
 const MAX_KLD: u64 = 16 << 20;
 
+/// Mean divergences below this are not of models: rounding, and the probabilities that `gguf kld` leaves out, make them smaller by less.
+const LEAST_KLD: f64 = -0.1;
+
 /// Adds the divergences of models, which are recognized by their file names.
 fn add_divergences(made: &mut Card, path: &Path) -> Result<(), Failure> {
     let text = read_text_of(path, MAX_KLD, "the output of gguf kld --json")?;
@@ -243,13 +246,22 @@ fn add_divergences(made: &mut Card, path: &Path) -> Result<(), Failure> {
     let answer: serde_json::Value =
         serde_json::from_str(&text).map_err(|e| bad(&format!("not the output of gguf kld --json: {e}")))?;
     let models = answer.get("models").and_then(serde_json::Value::as_array);
+    let models = models.ok_or_else(|| bad("not the output of gguf kld --json: it has no list of models"))?;
     let mut is_known = false;
-    for model in models.into_iter().flatten() {
-        let name = model.get("path").and_then(serde_json::Value::as_str).map(Path::new).and_then(Path::file_name);
+    for (i, model) in models.iter().enumerate() {
+        // A path that is not UTF-8 is an object.
+        let path = model.get("path").filter(|path| path.is_string() || path.is_object());
+        let path = path.ok_or_else(|| bad(&format!("models[{i}].path: expected a path")))?;
         let mean = model.pointer("/kld/mean/value").and_then(serde_json::Value::as_f64);
-        if let Some((name, mean)) = name.zip(mean) {
-            is_known |= made.set_divergence(&name.to_string_lossy(), mean);
+        let mean = mean.filter(|mean| *mean >= LEAST_KLD);
+        let mean = mean.ok_or_else(|| bad(&format!("models[{i}].kld.mean.value: expected a divergence")))?;
+        let Some(name) = path.as_str().map(Path::new).and_then(Path::file_name) else { continue };
+        let name = name.to_string_lossy();
+        let has_file = |row: &&Row| row.files.iter().any(|file| file.name == name);
+        if made.rows.iter().find(has_file).is_some_and(|row| row.divergence.is_some()) {
+            return Err(bad(&format!("models[{i}].path: a second divergence of {name:?}")));
         }
+        is_known |= made.set_divergence(&name, mean);
     }
     match is_known {
         true => Ok(()),

@@ -199,7 +199,8 @@ impl Args {
             let measured = Measured {
                 name: String::from_utf8_lossy(&trial.name).into_owned(),
                 r#type: trial.ty.to_string(),
-                divergence: divergence.value,
+                // Below zero only by rounding.
+                divergence: divergence.value.max(0.0),
                 divergence_error: divergence.error,
                 relative_error,
             };

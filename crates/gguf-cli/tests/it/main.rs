@@ -16,6 +16,7 @@ mod killed;
 mod kinds;
 mod limits;
 mod lora;
+mod measurements;
 mod messages;
 mod migrate;
 mod ollama;

@@ -1,7 +1,10 @@
 //! Files of sensitivities, which `gguf sensitivity` writes and `gguf quantize` reads.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use gguf_format::Str;
+use gguf_format::check::shown;
 use gguf_quantize::sensitivity::Sensitivities;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,7 +39,8 @@ pub struct Document {
     /// The format and its version.
     pub format: String,
     pub version: u32,
-    /// What was measured: for readers.
+    /// What was measured: for readers. Not read here, because it may be large.
+    #[serde(skip_deserializing)]
     pub about: Value,
     /// Whether relative errors are weighted by an importance matrix.
     pub has_imatrix: bool,
@@ -68,10 +72,20 @@ impl Document {
         if document.version != 1 {
             return Err(wrong(&format!("expected version 1, found {}", document.version)));
         }
-        let is_number = |n: f64| n.is_finite() && n >= 0.0;
-        if let Some(tensor) = document.tensors.iter().find(|t| !is_number(t.divergence) || !is_number(t.relative_error))
-        {
-            return Err(wrong(&format!("tensor {:?} has a negative number", tensor.name)));
+        let mut names = BTreeSet::new();
+        for (i, tensor) in document.tensors.iter().enumerate() {
+            let name = shown(Str(tensor.name.as_bytes()));
+            let fields = [
+                ("divergence", tensor.divergence),
+                ("divergence_error", tensor.divergence_error),
+                ("relative_error", tensor.relative_error),
+            ];
+            if let Some((field, value)) = fields.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+                return Err(wrong(&format!("tensors[{i}].{field}, of {name}: expected at least 0, found {value}")));
+            }
+            if !names.insert(&tensor.name) {
+                return Err(wrong(&format!("tensors[{i}].name: {name} is a duplicate")));
+            }
         }
         if document.sensitivities().is_empty() {
             return Err(wrong("no tensor has a divergence"));
