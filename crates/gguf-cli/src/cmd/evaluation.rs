@@ -175,10 +175,16 @@ pub fn text_of(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
         let fail = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
         let start = all.len();
         let room = MAX_TEXT.saturating_sub(start as u64);
-        super::input(path)?.take(room + 1).read_to_end(&mut all).map_err(|e| fail(&format!("cannot read: {e}")))?;
-        if all.get(start..).is_some_and(|text| text.starts_with(b"GGUF")) {
+        let mut input = super::input(path)?.take(room + 1);
+        let mut read = |most: u64| {
+            let read = input.by_ref().take(most).read_to_end(&mut all);
+            read.map_err(|e| fail(&format!("cannot read: {e}"))).map(|_| all.get(start..) == Some(b"GGUF"))
+        };
+        // A model may be large.
+        if read(4)? {
             return Err(fail(&"expected a text, found a model"));
         }
+        read(u64::MAX)?;
         if all.len() as u64 > MAX_TEXT {
             return Err(fail(&"the text is longer than 2 GiB"));
         }

@@ -12,11 +12,16 @@ use crate::failure::Failure;
 /// If the file cannot be read, is longer than `most` bytes, or is not text.
 pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failure> {
     let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-    let mut bytes = Vec::new();
-    super::input(path)?.take(most + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
-    if bytes.starts_with(b"GGUF") {
+    let (mut input, mut bytes) = (super::input(path)?.take(most + 1), Vec::new());
+    let mut read = |most: u64| {
+        let read = input.by_ref().take(most).read_to_end(&mut bytes);
+        read.map_err(|e| fail(&format!("cannot read: {e}"))).map(|_| bytes == b"GGUF")
+    };
+    // A model may be large.
+    if read(4)? {
         return Err(fail(&format!("expected {what}, found a model")));
     }
+    read(u64::MAX)?;
     if bytes.len() as u64 > most {
         return Err(fail(&format!("expected {what}, found more than {most} bytes")));
     }
