@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
   python_wheel)
-long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips web_viewer)
+long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files web_viewer)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -71,7 +71,7 @@ installed_program() {
   "$program" convert --type Q8_0 examples/glossary -o "$target/installed/glossary.gguf" --force >/dev/null
   "$program" check "$target/installed/glossary.gguf"
   # Local work and URLs take 9.5 MB; minijinja, which checks and renders chat templates, some 0.4 MB; `export`, `verify` and `lora merge` 0.4 MB; the
-  # evaluation of models through an installed libllama 0.5 MB; plans, parts and commits for many machines 0.28 MB, most of it the JSON of
+  # evaluation of models through an installed libllama 0.32 MB, the feature `engine`; plans, parts and commits for many machines 0.28 MB, most of it the JSON of
   # operations; sensitivities of tensors and more configurations of exports 0.2 MB.
   [ "$bytes" -lt 11100000 ] || { echo 'it has 11.1 MB or more'; return 1; }
 }
@@ -268,6 +268,12 @@ round_trips() {
   local -x CARGO_PROFILE_DEV_OPT_LEVEL=1
   cargo test --target-dir "$target/optimized" -p gguf-hf --test interop -- --ignored generated_checkpoints_come_back &&
     cargo test --target-dir "$target/optimized" -p gguf-cli --test interop -- --ignored verify::
+}
+
+# Every hostile file in each place of each command that evaluates models. `.ci/run` gives most of them to two commands.
+hostile_files() {
+  local -x CARGO_PROFILE_DEV_OPT_LEVEL=1
+  cargo test --target-dir "$target/optimized" -p gguf-cli --test interop -- --ignored every_hostile_file --nocapture
 }
 
 # The page in Chromium.

@@ -683,22 +683,24 @@ fn ended_by_itself(mut child: Child, line: &str) -> (i32, String) {
     (code, said)
 }
 
+/// The options of the commands below. Contexts of the default batch would take most of the time.
+const SIZE: &str = "-c 8 -b 16 -ub 16 --chunks 2 -j 1 -q";
+
 /// The commands that read files for the library. Some read the file in place of another.
 const READERS: &[&str] = &[
-    "perplexity FILE TEXT -c 8 --chunks 2 -j 1 -q",
-    "perplexity FILE TEXT -c 8 --chunks 2 -j 1 -q --save-base OUT -f",
+    "perplexity FILE TEXT SIZE",
+    "perplexity FILE TEXT SIZE --save-base OUT -f",
     "run FILE x --raw --tokens 2 -j 1",
     "run FILE x --tokens 2 -j 1",
-    "kld FILE MODEL TEXT -c 8 --chunks 2 -j 1 -q",
-    "kld MODEL FILE TEXT -c 8 --chunks 2 -j 1 -q",
-    "kld --base FILE MODEL -c 8 --chunks 2 -j 1 -q",
-    "imatrix compute FILE TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q",
-    "imatrix compute MODEL TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q --continue FILE",
-    "imatrix compute MODEL FILE -o OUT -f -c 8 --chunks 2 -j 1 -q --chat",
-    "sensitivity FILE TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q",
-    "sensitivity MODEL TEXT -o OUT -f -c 8 --chunks 2 -j 1 -q --imatrix FILE",
-    "perplexity MODEL FILE -c 8 --chunks 2 -j 1 -q",
-    "engine",
+    "kld FILE MODEL TEXT SIZE",
+    "kld MODEL FILE TEXT SIZE",
+    "kld --base FILE MODEL SIZE",
+    "imatrix compute FILE TEXT -o OUT -f SIZE",
+    "imatrix compute MODEL TEXT -o OUT -f SIZE --continue FILE",
+    "imatrix compute MODEL FILE -o OUT -f SIZE --chat",
+    "sensitivity FILE TEXT -o OUT -f SIZE",
+    "sensitivity MODEL TEXT -o OUT -f SIZE --imatrix FILE",
+    "perplexity MODEL FILE SIZE",
 ];
 
 /// The invalid files, in a folder.
@@ -730,21 +732,33 @@ fn short_text(dir: &Path) -> PathBuf {
     path
 }
 
-/// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever.
+/// A reader with its options.
+fn reader(line: &str) -> String {
+    line.replace("SIZE", SIZE)
+}
+
+/// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever. All commands check a model alike before they
+/// start the library, so a file that is refused is given to one more command, another one for each value of `GGUF_SHARE`; other files are given to all.
 fn hostile_files_are_errors() {
+    let share = std::env::var("GGUF_SHARE").map_or(0, |share| share.parse::<usize>().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let (model, text_file, out) =
         (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()), dir.path().join("out"));
     let paths = invalid_files(dir.path());
     let mut n_loaded = 0;
-    for path in &paths {
+    let (first, others) = READERS.split_first().unwrap();
+    for (i, path) in paths.iter().enumerate() {
         let files = [("FILE", &**path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
-        let run = |line: &str| ended_by_itself(start(&words(line, &files)), &format!("{line}: {}", path.display()));
-        let (code, said) = run(READERS[0]);
-        // All commands check a model alike, before they start the library.
+        let run = |line: &str| {
+            let line = reader(line);
+            ended_by_itself(start(&words(&line, &files)), &format!("{line}: {}", path.display()))
+        };
+        let (code, said) = run(first);
         if code == 0 || said.contains("libllama") || said.contains("tokens") {
             n_loaded += 1;
-            READERS[1..].iter().for_each(|line| drop(run(line)));
+            others.iter().for_each(|line| drop(run(line)));
+        } else {
+            run(others[(i + share) % others.len()]);
         }
     }
     assert!(n_loaded > 0);
@@ -759,7 +773,8 @@ fn every_hostile_file_is_an_error_of_every_command() {
     let ran = |part: usize, line: &str, path: &Path| {
         let out = dir.path().join(format!("out-{part}"));
         let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
-        let line = words(line, &files);
+        let line = reader(line);
+        let line = words(&line, &files);
         let started = Instant::now();
         let (code, _) = ended_by_itself(start(&line), &line.join(" "));
         (started.elapsed(), code, line.join(" "))
