@@ -33,7 +33,8 @@ use std::sync::Arc;
 use gguf_format::{GgmlType, Gguf, ValueRef};
 use gguf_io::IntoModel;
 use gguf_model::arch::{Architecture, Checkpoint, Reader, RowOp};
-use gguf_pipeline::{GgufSource, Plan, Progress, RunOptions, RunSummary, Source, TensorPlan};
+use gguf_pipeline::plan::Op;
+use gguf_pipeline::{GgufSource, Plan, Progress, RunOptions, RunSummary, TensorPlan};
 use serde_json::{Value as Json, json};
 
 use self::config::{Candidate, TensorFacts, candidates};
@@ -41,14 +42,14 @@ use self::files::{grouped, shards};
 use self::folder::PlannedFolder;
 pub use self::problem::{ExportProblem, ExportWarning};
 use self::restore::{Contents, Stored};
-use self::sources::{FileTensor, is_computed, sources};
+use self::sources::{FileTensor, is_computed, name_in_block, sources};
 use crate::conversion::Conversion;
 use crate::convert::plan_folder;
 use crate::dtype::Dtype;
 use crate::error::Error;
 use crate::facts::Fact;
 use crate::folder::Folder;
-use crate::model_plan::OutType;
+use crate::model_plan::{Mtp, OutType};
 use crate::options::Options;
 
 /// The tensor of the divisors of rotary frequencies.
@@ -221,8 +222,6 @@ fn fidelity_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Fi
             RowOp::SumParts => return Fidelity::None("tensors are added up"),
             RowOp::BatchNorm(_) => return Fidelity::None("batch normalizations are folded into weights"),
             RowOp::ResizeGrid(_) => return Fidelity::None("grids of positions are resized"),
-            RowOp::Values(_) => return Fidelity::None("values of a formula replace those of a tensor"),
-            RowOp::Map(_) if row.source.contains(" * ") => return Fidelity::None("tensors are multiplied"),
             _ => {}
         }
     }
@@ -242,6 +241,7 @@ fn fidelity_of_table(architecture: &Architecture, checkpoint: &Checkpoint) -> Fi
                 | Reader::Tiktoken { .. }
                 | Reader::RwkvWorld
                 | Reader::Plamo { .. }
+                | Reader::Entries
         )
     };
     let readers = checkpoint.tokenizer.vocab.readers;
@@ -283,19 +283,9 @@ impl From<ExportProblem> for Failed {
 /// Small files, by name.
 type Documents = BTreeMap<String, Vec<u8>>;
 
-/// The most bytes of factors of rotary scaling: there is one for two elements of a head.
-const MAX_FACTORS: u64 = 1 << 20;
-
 /// The rotary scaling that tensors hold, as a field of `config.json`.
 fn rope_scaling(stored: &Stored) -> Option<RopeScaling> {
-    let values = |name: &str| {
-        let index = stored.place(name)?;
-        let tensor = stored.source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
-        let n_bytes = tensor.n_bytes().ok().filter(|n| *n <= MAX_FACTORS)?;
-        let mut bytes = vec![0; usize::try_from(n_bytes).ok()?];
-        stored.source.read(index, 0, &mut bytes).ok()?;
-        Some(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>())
-    };
+    let values = |name: &str| stored.values(name);
     if let Some(factors) = values(ROPE_FREQS) {
         return Some(RopeScaling::Llama3(factors));
     }
@@ -372,6 +362,7 @@ impl Attempt {
             n_tokens: n_rows("token_embd.weight").or(n_listed),
             n_types: n_rows("token_types.weight"),
             rope: rope_scaling(stored),
+            constant: &|name| stored.constant(name),
         };
         let (mut best, mut first): (Option<Attempt>, Option<ExportProblem>) = (None, None);
         for candidate in candidates(gguf, &facts).into_iter().take(MAX_CANDIDATES) {
@@ -396,6 +387,11 @@ impl Attempt {
     fn new(candidate: Candidate, stored: &Stored, options: &ExportOptions) -> Result<Attempt, ExportProblem> {
         let (gguf, tensors) = (stored.source.model().gguf(), &stored.tensors);
         let new = sources(&candidate, gguf, tensors)?;
+        let mut parameters = parameters::of(&candidate, stored);
+        for parameter in &mut parameters {
+            let name = name_in_block(&candidate, &parameter.tensor.name, &new);
+            parameter.tensor.name = name.unwrap_or(std::mem::take(&mut parameter.tensor.name));
+        }
         let mut typed = Vec::with_capacity(new.len());
         for tensor in new {
             let of = tensors.get(tensor.of).map_or(GgmlType::F32, |tensor| tensor.ty);
@@ -406,7 +402,7 @@ impl Attempt {
         let main = typed.iter().find(|(tensor, _)| tensor.shape.len() > 1).map_or(Dtype::F32, |(_, dtype)| *dtype);
         // The blocks of a quantized file do not come back, so neither need the places of its tensors.
         let groups = grouped(typed, options.max_file_bytes, !is_quantized(tensors));
-        let (shards, index) = shards(&groups, &parameters::of(&candidate, stored));
+        let (shards, index) = shards(&groups, &parameters);
         let mut documents = Documents::new();
         documents.extend(index.map(|index| ("model.safetensors.index.json".to_owned(), pretty(&index))));
         let mut document = candidate.document.clone();
@@ -417,6 +413,9 @@ impl Attempt {
         if !candidate.is_tower {
             let tokenizer = tokenizer::files(gguf, candidate.checkpoint);
             documents.extend(tokenizer.map_err(|reason| ExportProblem::Tokenizer { reason })?);
+        } else if !candidate.added_tokens.is_empty() {
+            let settings = tokenizer::only_added(&candidate.added_tokens);
+            documents.insert("tokenizer_config.json".to_owned(), pretty(&settings));
         }
         documents.extend(card::files(gguf));
         let reads_pooling = |key: &gguf_model::arch::Key| crate::formula::reads(key.formula, Fact::SentencePooling);
@@ -442,13 +441,14 @@ impl Attempt {
         let has_tensors = !tensors.is_empty();
         let order = gguf.dialect().order;
         let asked = Options::default().ty(ty).order(order).vocab_only(!has_tensors).projector(candidate.is_tower);
+        let asked = asked.mtp(candidate.mtp);
         let asked = match candidate.checkpoint.is_draft {
             true => asked.target(Some(folder.clone())),
             false => asked,
         };
         let refused = |e: Error| ExportProblem::Refused { class: candidate.class.to_owned(), message: e.to_string() };
         let conversion = plan_folder(&folder, &asked).map_err(refused)?;
-        let differences = differences_of(gguf, tensors, &conversion)?;
+        let differences = differences_of(gguf, stored, &conversion)?;
         let contents = Contents { documents, groups, shards };
         Ok(Attempt { candidate, contents, folder, conversion, differences })
     }
@@ -456,6 +456,12 @@ impl Attempt {
     /// The plan: the operations of the conversion, inverted.
     fn planned(self, stored: &Stored, architecture: String) -> Result<Export, Failed> {
         let Attempt { candidate, contents, conversion, differences: mut warnings, .. } = self;
+        if candidate.mtp != Mtp::Included {
+            warnings.push(ExportWarning::Mtp { mtp: candidate.mtp });
+        }
+        if tokenizer::derives_merges(stored.source.model().gguf(), candidate.checkpoint) {
+            warnings.push(ExportWarning::Merges);
+        }
         let plan = stored.planned(&conversion, contents, |name| is_computed(&candidate, name), &mut warnings)?;
         Ok(Export { plan, architecture, class: candidate.class.to_owned(), warnings })
     }
@@ -492,9 +498,15 @@ fn pretty(document: &Json) -> Vec<u8> {
 
 /// Keys that say how the file was made, and nothing about the model.
 fn is_about_file(key: &str) -> bool {
-    ["split.", "quantize.", "ggufkit.", "general.file_type", "general.quantized_by"]
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
+    const STARTS: [&str; 6] = [
+        "split.",
+        "quantize.",
+        "ggufkit.",
+        "general.file_type",
+        "general.quantization_version",
+        "general.quantized_by",
+    ];
+    STARTS.iter().any(|start| key.starts_with(start))
 }
 
 fn is_quantized(tensors: &[FileTensor]) -> bool {
@@ -504,9 +516,10 @@ fn is_quantized(tensors: &[FileTensor]) -> bool {
 /// What a conversion gives otherwise than the file.
 fn differences_of(
     gguf: &Gguf<'_>,
-    tensors: &[FileTensor],
+    stored: &Stored,
     conversion: &Conversion,
 ) -> Result<Vec<ExportWarning>, ExportProblem> {
+    let tensors = &stored.tensors;
     let mut found = Vec::new();
     let made = conversion.plan.tensors();
     let names: HashMap<String, usize> = made.iter().enumerate().map(|(i, tensor)| (tensor.shown(), i)).collect();
@@ -522,6 +535,11 @@ fn differences_of(
         shape.reverse();
         if shape != tensor.shape {
             return Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() });
+        }
+        if let Op::Computed(values) = &new.op
+            && stored.values(&tensor.name).is_some_and(|own| own != *values)
+        {
+            found.push(ExportWarning::Values { tensor: tensor.name.clone() });
         }
         if !is_quantized && new.ty != tensor.ty {
             found.push(ExportWarning::TensorType { tensor: tensor.name.clone() });

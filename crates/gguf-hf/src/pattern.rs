@@ -212,18 +212,41 @@ impl Pattern {
         {
             return Some((found, is_only));
         }
+        if let Some(found) = self.of_parts(clause, &own, sizes, &scaled, &fits) {
+            return Some(found);
+        }
+        // Parts of equal lengths, each of which has all unknown axes.
+        let n_parts = clause.to.len() as u64;
+        let first = own.first_mut()?;
+        *first = first.is_multiple_of(n_parts).then(|| *first / n_parts)?;
+        let (found, is_only) = clause.solved(clause.to.first()?, &own, sizes)?;
+        Some(scaled(found)).filter(fits).map(|found| (found, is_only))
+    }
+
+    /// The shape of the source of several parts, if only the length of one axis is unknown.
+    fn of_parts(
+        &self,
+        clause: &Clause,
+        own: &[u64],
+        sizes: &Sizes<'_>,
+        scaled: &dyn Fn(Vec<u64>) -> Vec<u64>,
+        fits: &dyn Fn(&Vec<u64>) -> bool,
+    ) -> Option<(Vec<u64>, bool)> {
+        let shape = scaled(own.to_vec());
         // Parts of a dimension: its length is between that of the result and a multiple of it; longer ones give longer results.
         let (mut low, mut high) = (1, own.first().copied()?.saturating_mul(64).max(64));
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = clause.with_free(middle, &own, sizes).map(scaled)?;
+            let found = clause.with_free(middle, own, sizes).map(scaled)?;
             match self.bind(&found, sizes) {
                 Ok(moved) if moved.shape.first() >= shape.first() => high = middle,
                 _ => low = middle + 1,
             }
         }
-        let is_only = !clause.with_free(low + 1, &own, sizes).map(scaled).is_some_and(|longer| fits(&longer));
-        clause.with_free(low, &own, sizes).map(scaled).filter(fits).map(|found| (found, is_only))
+        let found = clause.with_free(low, own, sizes).map(scaled).filter(fits)?;
+        let longer = clause.with_free(low + 1, own, sizes).map(scaled);
+        let is_only = !longer.is_some_and(|longer| longer != found && fits(&longer));
+        Some((found, is_only))
     }
 }
 
@@ -277,8 +300,9 @@ impl Clause {
 
     /// The source's shape if the only axis of unknown length has the length `free`.
     fn with_free(&self, free: u64, shape: &[u64], sizes: &Sizes<'_>) -> Option<Vec<u64>> {
-        let rest = shape.get(1..)?;
-        self.shape_of(&BTreeMap::new(), Some(free), rest, sizes)
+        let inner = self.to.first().and_then(|side| inner(side, shape, sizes));
+        let (lengths, rest) = inner.unwrap_or((BTreeMap::new(), shape.get(1..)?.to_vec()));
+        self.shape_of(&lengths, Some(free), &rest, sizes)
     }
 
     fn shape_of(
@@ -392,6 +416,29 @@ impl Clause {
         }
         Ok((axes, offset))
     }
+}
+
+/// The lengths of the axes behind the first dimension of a side, and of the remaining dimensions.
+fn inner(side: &[Dimension], shape: &[u64], sizes: &Sizes<'_>) -> Option<(BTreeMap<String, u64>, Vec<u64>)> {
+    let n_own = side.iter().filter(|item| matches!(item, Dimension::Axes(..))).count();
+    let n_rest = shape.len().checked_sub(n_own)?;
+    let (mut lengths, mut rest, mut lens) = (BTreeMap::new(), Vec::new(), shape.iter().copied());
+    for (i, item) in side.iter().enumerate() {
+        match item {
+            Dimension::Rest => rest.extend(lens.by_ref().take(n_rest)),
+            Dimension::Ones => return None,
+            Dimension::Axes(..) if i == 0 => drop(lens.next()?),
+            Dimension::Axes(parts, _) => {
+                let length = lens.next()?;
+                let known = |part: &Part| part.known(sizes).or_else(|| (part.name == "1").then_some(1));
+                let factor = parts.iter().filter_map(known).fold(1, u64::saturating_mul).max(1);
+                for part in parts.iter().filter(|part| known(part).is_none()) {
+                    lengths.insert(part.name.clone(), part.whole(length / factor, sizes)?);
+                }
+            }
+        }
+    }
+    Some((lengths, rest))
 }
 
 /// A tensor that is not rearranged.
@@ -685,6 +732,9 @@ mod tests {
             ("(h s[d:]) e -> h s e", &[21, 2]),
             ("(kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...", &[40, 3]),
             ("(a three d) ... -> (three a d) ...", &[24, 2]),
+            ("e (5 r) -> (5[3] r) e + (5[1] r) e + (5[2] r) e + (5[0] r) e + (5[4] r) e", &[7, 15]),
+            ("5 r e -> 5[3] e r + 5[1] e r + 5[2] e r + 5[0] e r + 5[4] e r", &[5, 3, 7]),
+            ("n 1 (h two i) r -> n[:1] (h two i) r + n (h i two) r", &[2, 1, 12, 5]),
             ("r[:kv] 1 k -> r k & (kv: two b) 1 k -> (b two) k", &[6, 1, 4]),
         ] {
             let parsed = Pattern::parse(pattern).unwrap();

@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use gguf_hf::Folder;
-use gguf_hf::export::{Export, ExportOptions};
+use gguf_hf::export::{Export, ExportOptions, ExportWarning};
+use gguf_hf::{Folder, Mtp};
 
 use super::float_type::FloatType;
 use super::planned::{JsonPlan, Planned};
@@ -71,6 +71,33 @@ fn base(path: &Path) -> Result<Box<dyn Folder>, Failure> {
     }
 }
 
+/// Prints warnings: of those that many tensors have, the first and the number of the others.
+fn warn(ui: &mut Ui, warnings: &[ExportWarning]) {
+    let mut said = Vec::new();
+    for warning in warnings {
+        let kind = std::mem::discriminant(warning);
+        let is_shared = matches!(
+            warning,
+            ExportWarning::Rounded { .. }
+                | ExportWarning::Lost { .. }
+                | ExportWarning::Factor { .. }
+                | ExportWarning::TensorType { .. }
+        );
+        if is_shared && said.contains(&kind) {
+            continue;
+        }
+        said.push(kind);
+        let n_same = warnings.iter().filter(|other| std::mem::discriminant(*other) == kind).count();
+        let more = match (warning, n_same) {
+            (ExportWarning::Mtp { mtp: Mtp::Only }, _) => "; pass --mtp to gguf convert".to_owned(),
+            (ExportWarning::Mtp { .. }, _) => "; pass --no-mtp to gguf convert".to_owned(),
+            (_, 2..) if is_shared => format!("; the same applies to {} other tensors", n_same - 1),
+            _ => String::new(),
+        };
+        ui.warning(&format!("{warning}{more}"));
+    }
+}
+
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("--output", &self.output)?;
@@ -78,9 +105,7 @@ impl Args {
         let options = ExportOptions::default().ty(ty).max_file_bytes(self.max_file_size.get()).folder(&self.output);
         let options = options.base(self.base.as_deref().map(base).transpose()?);
         let export = gguf_hf::export::plan(open::model(&self.model)?, &options)?;
-        for warning in &export.warnings {
-            ui.warning(&warning.to_string());
-        }
+        warn(ui, &export.warnings);
         let run = open::reading().threads(self.writing.threads).force(self.writing.force);
         if self.dry_run {
             let Export { plan, class, .. } = &export;

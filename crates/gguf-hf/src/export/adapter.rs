@@ -64,7 +64,7 @@ pub(super) fn plan(stored: &Stored, architecture: String, options: &ExportOption
     let class = "LoRA";
     let refused = |e: crate::Error| ExportProblem::Refused { class: class.to_owned(), message: e.to_string() };
     let conversion = plan_folder(&folder, &asked).map_err(refused)?;
-    let mut warnings = differences_of(gguf, &stored.tensors, &conversion)?;
+    let mut warnings = differences_of(gguf, stored, &conversion)?;
     let contents = Contents { documents, groups: vec![found.tensors], shards: vec![weights] };
     let plan = stored.planned(&conversion, contents, |_| false, &mut warnings)?;
     // A matrix that the file leaves out of several is not changed.
@@ -112,7 +112,7 @@ impl Modules {
                 let shape = shapes.get(&*input.name).ok_or_else(other)?;
                 let mut push = |name: String, shape: Vec<u64>| {
                     if names.insert(name.clone()) {
-                        found.tensors.push((NewTensor { name, shape, of }, dtype));
+                        found.tensors.push((NewTensor { name, shape, of, is_one: false }, dtype));
                     }
                 };
                 let Some(factor) = factor else {

@@ -4,21 +4,23 @@ use std::collections::HashSet;
 
 use gguf_format::Gguf;
 use gguf_model::arch::{
-    self as table, Architecture, Checkpoint, Computed, FormulaType, Key, Reader, RowOp, TOWERS, Tensor,
+    self as table, Architecture, Checkpoint, Computed, FormulaType, Key, Reader, Row, RowOp, TOWERS, Tensor,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::RopeScaling;
 use super::fields;
-use super::key_values::{is_constant, is_default, json_of, number};
+use super::key_values::{is_constant, is_default, json_of, number, short};
 use super::parameters;
-use super::solve::{Edit, Solver, has_table};
+use super::solve::{Edit, Solver, has_table, named_tokens};
 use super::tokenizer;
+use crate::arch::rows::Template;
 use crate::arch::{self, computed::LLAMA3_FACTOR, keys};
 use crate::autoconfig;
 use crate::config::Config;
 use crate::facts::Fact;
 use crate::formula::{Fields, Formula, Op};
+use crate::model_plan::Mtp;
 
 /// A class of checkpoints with its configuration.
 #[derive(Debug, Clone)]
@@ -34,6 +36,10 @@ pub(super) struct Candidate {
     pub(super) unsolved: Vec<Unsolved>,
     /// Whether these are encoders of images and sound.
     pub(super) is_tower: bool,
+    /// Which of the MTP blocks the file has.
+    pub(super) mtp: Mtp,
+    /// The tokens whose ids the encoders need, which are their places here.
+    pub(super) added_tokens: Vec<String>,
     /// How unlikely the class is among those of the architecture.
     rank: usize,
 }
@@ -58,6 +64,8 @@ pub(super) struct TensorFacts<'a> {
     pub(super) n_types: Option<u64>,
     /// The rotary scaling that tensors hold.
     pub(super) rope: Option<RopeScaling>,
+    /// The value of all elements of a tensor in single precision; `None` if they differ.
+    pub(super) constant: &'a dyn Fn(&str) -> Option<f32>,
 }
 
 /// The configurations of all classes that may have been converted to the file, the likeliest first.
@@ -100,8 +108,9 @@ pub(super) fn candidates(gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Vec<Cand
                 is_nested,
                 is_tower,
                 own_type: own,
+                mtp: Mtp::Included,
             };
-            found.extend(start.solved(gguf, tensors));
+            found.extend(start.solved_with_mtp(gguf, tensors));
         }
     }
     found.sort_by_key(|candidate| (candidate.rank >= UNREAD, candidate.unsolved.len(), candidate.rank));
@@ -155,6 +164,7 @@ fn projector_of(gguf: &Gguf<'_>) -> String {
 const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
 
 /// A class before its configuration is known.
+#[derive(Clone)]
 struct Start {
     architecture: &'static Architecture,
     checkpoint: &'static Checkpoint,
@@ -172,6 +182,7 @@ struct Start {
     peeked: Vec<(&'static str, Json)>,
     /// The `model_type` of a class that transformers does not have.
     own_type: Option<&'static str>,
+    mtp: Mtp,
 }
 
 /// The changes that were tried, with the key or the condition that was their reason.
@@ -192,6 +203,27 @@ const MAX_WEIGHED: usize = 24;
 const MAX_EDITS: usize = 400;
 
 impl Start {
+    /// The class with the MTP blocks that the file has: a class may have them whatever its configuration says.
+    fn solved_with_mtp(self, gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Option<Candidate> {
+        let arch = self.checkpoint.architecture(self.architecture);
+        let n_next = number(gguf, &format!("{arch}.nextn_predict_layers")).unwrap_or(0);
+        if !self.checkpoint.separates_mtp {
+            return self.solved(gguf, tensors);
+        }
+        if n_next > 0 && !(tensors.has)("blk.0.attn_norm.weight") && (tensors.has)("token_embd.weight") {
+            return Start { mtp: Mtp::Only, ..self }.solved(gguf, tensors);
+        }
+        let other = (n_next == 0).then(|| Start { mtp: Mtp::LeftOut, ..self.clone() });
+        let found = self.solved(gguf, tensors);
+        match (found, other) {
+            (Some(found), Some(other)) if !found.unsolved.is_empty() => {
+                let other = other.solved(gguf, tensors);
+                other.filter(|other| other.unsolved.len() < found.unsolved.len()).or(Some(found))
+            }
+            (found, _) => found,
+        }
+    }
+
     /// The class with a configuration that gives as many key-values as possible; `None` if the table does not apply.
     fn solved(self, gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Option<Candidate> {
         let arch = self.checkpoint.architecture(self.architecture);
@@ -224,6 +256,7 @@ impl Start {
             let Some((key, row, target)) = wrong else {
                 let better = self.completed(&document, &rows, &evaluated, &solver);
                 let better = better.or_else(|| self.ordered(&document, &rows, &evaluated, (gguf, &solver)));
+                let better = better.or_else(|| self.filled(&document, &rows, &evaluated, (&solver, tensors)));
                 if let Some(changed) = better {
                     document = changed;
                     continue;
@@ -261,8 +294,20 @@ impl Start {
         self.write_out(&mut document, &rows, &fields);
         let fields = self.with_divisors(&mut document, &rows, tensors).unwrap_or(fields);
         let document = self.wrapped(document);
-        let Start { architecture, checkpoint, class, rank, is_tower, .. } = self;
-        Some(Candidate { architecture, checkpoint, class, document, fields, unsolved, is_tower, rank })
+        let added_tokens = self.added_tokens();
+        let Start { architecture, checkpoint, class, rank, is_tower, mtp, .. } = self;
+        Some(Candidate {
+            architecture,
+            checkpoint,
+            class,
+            document,
+            fields,
+            unsolved,
+            is_tower,
+            mtp,
+            added_tokens,
+            rank,
+        })
     }
 
     /// The document with what does not depend on formulas.
@@ -275,6 +320,9 @@ impl Start {
             let blocks = number(gguf, &format!("{arch}.block_count")).unwrap_or(1);
             document.insert(self.blocks_field().to_owned(), json!(blocks));
             self.set_from_tensors(&mut document, tensors);
+            // A tensor that was divided comes back in one part.
+            let whole = self.architecture.outside().filter(|tensor| (tensors.has)(&tensor.name().to_string()));
+            document.extend(whole.filter_map(|tensor| Some((parts_field(tensor.row)?.to_owned(), json!(1)))));
         }
         set_token_ids(&mut document, gguf, self.checkpoint);
         document.extend(fields::of_class(self.class, gguf, arch));
@@ -321,6 +369,16 @@ impl Start {
         if let Some(best) = first.iter().position(keeps) {
             let best = first.remove(best);
             first.insert(0, best);
+        } else {
+            // A change that was made too early, and undone since, may be right now.
+            let again = |edit: &Edit| (key.to_owned(), format!("{} again", name(edit).1));
+            let before = formulas.iter().flat_map(|formula| solver.inverted(formula, target));
+            let mut before = before.filter(|edit| tried.contains(&name(edit)) && !tried.contains(&again(edit)));
+            if let Some(edit) = before.find(keeps) {
+                drop((before, edits));
+                tried.insert(again(&edit));
+                return self.applied(document, edit);
+            }
         }
         let mut all = first.into_iter().chain(edits);
         let (changed, edit) = all.find_map(|edit| Some((self.applied(document, edit.clone())?, name(&edit))))?;
@@ -415,8 +473,45 @@ impl Start {
                     }
                 }
             }
+            // Another row gives the value without the field.
+            for name in formula.names() {
+                let mut changed = document.clone();
+                let is_better = |then: Evaluated| {
+                    then.n_moved(gguf) < n_moved && then.failed.len() <= now.failed.len() && then.keeps(&now.values)
+                };
+                if changed.remove(&name).is_some() && self.evaluated(&changed, rows).is_some_and(is_better) {
+                    return Some(changed);
+                }
+            }
         }
         None
+    }
+
+    /// A document with a change after which a tensor has the value that a formula gives all its elements.
+    fn filled(
+        &self,
+        document: &Map<String, Json>,
+        rows: &[&'static Key],
+        now: &Evaluated,
+        (solver, tensors): (&Solver<'_>, &TensorFacts<'_>),
+    ) -> Option<Map<String, Json>> {
+        let outside = self.architecture.outside().map(|tensor| (tensor, tensor.name().to_string()));
+        let blocks = self.architecture.block().map(|tensor| (tensor, format!("blk.0.{}", tensor.name())));
+        outside.chain(blocks).find_map(|(tensor, name)| {
+            let RowOp::Values(text) = tensor.row.op else { return None };
+            let formula = Formula::parse(text).ok()?;
+            let value = short((tensors.constant)(&name)?);
+            let is_right =
+                |fields: &Fields| matches!(fields.eval(&formula), Ok(Some(found)) if is_equal(&found, &value));
+            if is_right(&now.fields) {
+                return None;
+            }
+            solver.edits(&formula, &value).take(MAX_WEIGHED).find_map(|edit| {
+                let changed = self.applied(document, edit)?;
+                let then = self.evaluated(&changed, rows)?;
+                (is_right(&then.fields) && then.keeps(&now.values)).then_some(changed)
+            })
+        })
     }
 
     /// The document as the class has it: the fields of the language model may be in an object.
@@ -438,6 +533,13 @@ impl Start {
     fn is_proportional(&self) -> bool {
         let is_frequencies = |computed: &Computed| matches!(computed, Computed::Values(super::ROPE_FREQS, _));
         self.checkpoint.computed.iter().any(is_frequencies)
+    }
+
+    /// The added tokens of which encoders need the ids.
+    fn added_tokens(&self) -> Vec<String> {
+        let rows = self.checkpoint.keys.iter().copied().flatten().filter(|_| self.is_tower);
+        rows.flat_map(|row| Formula::parse(row.formula).map(|formula| named_tokens(&formula)).unwrap_or_default())
+            .collect()
     }
 
     /// The name of the number of blocks in this class.
@@ -485,6 +587,11 @@ impl Start {
             (false, false) => Config::new(raw.clone()).ok()?,
         };
         config.facts_mut().set(Fact::Preprocessor, preprocessor);
+        let added = self.added_tokens().into_iter().enumerate();
+        let added: Map<String, Json> = added.map(|(id, text)| (id.to_string(), json!({ "content": text }))).collect();
+        if !added.is_empty() {
+            config.facts_mut().set(Fact::AddedTokens, Json::Object(added));
+        }
         // A draft model is its own target, because its files have the tokenizer of that.
         config.facts_mut().set(Fact::HasTarget, self.checkpoint.is_draft);
         if self.checkpoint.is_draft {
@@ -492,6 +599,9 @@ impl Start {
             config.facts_mut().set(Fact::HasMaskEmbedding, false);
         }
         config.facts_mut().set(Fact::Config, raw);
+        if let Some(name) = self.mtp.name() {
+            config.facts_mut().set(Fact::Mtp, name);
+        }
         for (fact, value) in &self.peeked {
             config.facts_mut().set_named(fact, value.clone());
         }
@@ -663,6 +773,12 @@ impl Evaluated {
         let found = self.values.iter().find(|(known, _)| known == key).map_or(&Json::Null, |(_, value)| value);
         is_equal(found, target)
     }
+}
+
+/// The field with the number of the parts that a tensor is made of.
+fn parts_field(row: &Row) -> Option<&'static str> {
+    let template = Template::new(row.source);
+    template.stack.filter(|_| template.joins).map(|(field, _)| field)
 }
 
 /// The names of which formulas take the first that is present, with the value that they have.

@@ -42,13 +42,18 @@ pub(super) fn of(candidate: &Candidate, stored: &Stored) -> Vec<Parameter> {
             false => vec![json!(values)],
         };
         for (block, values) in blocks.iter().enumerate() {
-            let values: Vec<f32> =
-                values.as_array().into_iter().flatten().filter_map(Json::as_f64).map(to_f32).collect();
+            let values: Vec<&Json> = values.as_array().into_iter().flatten().collect();
             let name = format!("{root}{}", pattern.replace("{}", &block.to_string()));
             let is_scalar = SCALARS.iter().any(|end| name.ends_with(end));
             let shape = if is_scalar { Vec::new() } else { vec![values.len() as u64] };
-            let data = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            found.push(Parameter { tensor: NewTensor { name, shape, of: 0 }, dtype: Dtype::F32, data });
+            let is_whole = !values.is_empty() && values.iter().all(|value| value.is_u64());
+            let integers = Dtype::ALL.iter().copied().find(|dtype| is_whole && dtype.ggml == Some(GgmlType::I64));
+            let data = match integers {
+                Some(_) => values.iter().filter_map(|x| x.as_u64()).flat_map(u64::to_le_bytes).collect(),
+                None => values.iter().filter_map(|x| x.as_f64()).flat_map(|x| to_f32(x).to_le_bytes()).collect(),
+            };
+            let tensor = NewTensor { name, shape, of: 0, is_one: false };
+            found.push(Parameter { tensor, dtype: integers.unwrap_or(Dtype::F32), data });
         }
     }
     found
@@ -66,7 +71,7 @@ fn ids(checkpoint: &Checkpoint, stored: &Stored) -> Option<Parameter> {
     }
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.ggml == Some(GgmlType::I64))?;
     Some(Parameter {
-        tensor: NewTensor { name: tensor.name.clone(), shape: tensor.shape.clone(), of: index },
+        tensor: NewTensor { name: tensor.name.clone(), shape: tensor.shape.clone(), of: index, is_one: false },
         dtype,
         data,
     })
@@ -83,16 +88,19 @@ pub(super) fn facts(gguf: &Gguf<'_>, checkpoint: &Checkpoint, arch: &str) -> Vec
                 continue;
             }
             let value = full_key(row, arch).and_then(|key| gguf.get(&key));
-            let Some(value) = value.filter(|value| is_single(*value)) else { continue };
+            let Some(value) = value.filter(|value| is_number(*value)) else { continue };
             let target = json_of(value);
             let values: Json = match (&target, pattern.contains("{}")) {
                 (Json::Array(list), true) => list.iter().map(|x| json!([x])).collect(),
+                (Json::Array(list), false) => json!(list),
                 (value, _) => json!([value]),
             };
             // A formula may also make something else of the values.
             let mut facts = Facts::default();
             facts.set_named(fact, values.clone());
-            let fields = Fields { fields: Default::default(), facts, n_blocks: 0 };
+            // The file has the key, so the conditions of the formula hold.
+            let names = formula.names().into_iter().filter(|name| !name.starts_with('@'));
+            let fields = Fields { fields: names.map(|name| (name, json!(true))).collect(), facts, n_blocks: 0 };
             if fields.eval(&formula).is_ok_and(|found| found.is_some_and(|found| is_equal(&found, &target))) {
                 found.push((*fact, values));
             }
@@ -101,10 +109,8 @@ pub(super) fn facts(gguf: &Gguf<'_>, checkpoint: &Checkpoint, arch: &str) -> Vec
     found
 }
 
-/// Whether a value is a number in single precision, or a list of them.
-fn is_single(value: gguf_format::ValueRef<'_>) -> bool {
-    match value.as_array() {
-        Some(list) => list.elem_type() == ValueType::F32,
-        None => value.value_type() == ValueType::F32,
-    }
+/// Whether a value is a number in single precision or a long integer, or a list of them.
+fn is_number(value: gguf_format::ValueRef<'_>) -> bool {
+    let ty = value.as_array().map_or(value.value_type(), |list| list.elem_type());
+    matches!(ty, ValueType::F32 | ValueType::U64)
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::model_plan::Mtp;
+
 /// Why a GGUF file cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -190,6 +192,23 @@ pub enum ExportWarning {
         /// The tensor of the checkpoint.
         tensor: String,
     },
+    /// Which of the MTP blocks the file has: a conversion of the folder has to ask for the same.
+    Mtp {
+        /// The blocks.
+        mtp: Mtp,
+    },
+    /// A computed tensor gets other values.
+    Values {
+        /// The tensor.
+        tensor: String,
+    },
+    /// The file lacks the merges of its tokenizer, which are derived from the ids of the tokens.
+    Merges,
+    /// The file has only the product of several tensors of the checkpoint: one of them has its values, and this one is 1.
+    Factor {
+        /// The tensor of the checkpoint.
+        tensor: String,
+    },
     /// Values are restored up to the rounding of a function.
     Rounded {
         /// The tensor of the checkpoint.
@@ -210,6 +229,21 @@ impl fmt::Display for ExportWarning {
                 write!(f, "a conversion of the folder gives the tensor {tensor} another type")
             }
             ExportWarning::Lost { tensor } => write!(f, "parts of {tensor} are not in the file, and become zero"),
+            ExportWarning::Mtp { mtp: Mtp::Only } => {
+                f.write_str("the file has only MTP blocks: a conversion of the folder has to write these alone")
+            }
+            ExportWarning::Mtp { .. } => {
+                f.write_str("the file has no MTP blocks: a conversion of the folder has to leave them out")
+            }
+            ExportWarning::Values { tensor } => {
+                write!(f, "a conversion of the folder gives the tensor {tensor} other values")
+            }
+            ExportWarning::Merges => f.write_str(
+                "the file lacks the merges of its tokenizer: those in tokenizer.json follow from the order of the tokens",
+            ),
+            ExportWarning::Factor { tensor } => {
+                write!(f, "{tensor} is 1: the file has only its product with another tensor, which gets the product")
+            }
             ExportWarning::Rounded { tensor } => write!(f, "the values of {tensor} are restored up to rounding"),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gguf_format::{GgmlType, Head, Version};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Elementwise, Gather, Input, Inverse, Keep, Op, Reason, Rounding, Shape};
-use gguf_pipeline::{Draft, GgufSource, OtherFile, Plan, TensorPlan};
+use gguf_pipeline::{Draft, GgufSource, OtherFile, Plan, Source, TensorPlan};
 
 use super::files::Shard;
 use super::problem::{ExportProblem, ExportWarning};
@@ -59,6 +59,23 @@ impl Stored {
         self.tensors.get(self.place(name)?)
     }
 
+    /// The values of a small tensor in single precision.
+    pub(super) fn values(&self, name: &str) -> Option<Vec<f32>> {
+        let index = self.place(name)?;
+        let tensor = self.source.tensor(index).filter(|tensor| tensor.ty() == GgmlType::F32)?;
+        let n_bytes = tensor.n_bytes().ok().filter(|n| *n <= MAX_VALUES)?;
+        let mut bytes = vec![0; usize::try_from(n_bytes).ok()?];
+        self.source.read(index, 0, &mut bytes).ok()?;
+        Some(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+
+    /// The value of all elements of a small tensor in single precision; `None` if they differ.
+    pub(super) fn constant(&self, name: &str) -> Option<f32> {
+        let values = self.values(name)?;
+        let (first, rest) = values.split_first()?;
+        rest.iter().all(|value| value.to_bits() == first.to_bits()).then_some(*first)
+    }
+
     /// The index of the tensor of a name.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
@@ -82,7 +99,15 @@ impl Stored {
             let Some(index) = self.place(&name).filter(|_| !is_computed(&name)) else { continue };
             let names: Vec<&str> = made.op.inputs().iter().map(|input| &*input.name).collect();
             let length = |input: usize| names.get(input).and_then(|name| lengths.get(name)).copied().unwrap_or(0);
-            let restored = made.op.restored(made.n_elements(), length);
+            let restored = match &made.op {
+                // The first factor has the values of the product, and the others are ones.
+                Op::Product(product) => {
+                    product.inputs.first().and_then(|input| Op::Copy(input.clone()).restored(made.n_elements(), length))
+                }
+                // Those of a formula are not made of the source.
+                Op::Computed(_) => continue,
+                op => op.restored(made.n_elements(), length),
+            };
             let Some(restored) = restored else {
                 return Err(Failed::Problem(ExportProblem::NotInvertible { tensor: name }));
             };
@@ -95,9 +120,16 @@ impl Stored {
         for (file, group) in (0..).zip(&groups) {
             for (tensor, dtype) in group {
                 let own = parts.remove(&tensor.name).unwrap_or_default();
-                let (op, extent) = self
-                    .operation(own, tensor.shape.iter().product())
+                let n_elements = tensor.shape.iter().product();
+                let found = match tensor.is_one {
+                    true => ones(n_elements),
+                    false => self.operation(own, n_elements),
+                };
+                let (op, extent) = found
                     .ok_or_else(|| Failed::Problem(ExportProblem::NotInvertible { tensor: tensor.name.clone() }))?;
+                if tensor.is_one {
+                    warnings.push(ExportWarning::Factor { tensor: tensor.name.clone() });
+                }
                 match extent {
                     Inverse::Lost => warnings.push(ExportWarning::Lost { tensor: tensor.name.clone() }),
                     Inverse::Rounded => warnings.push(ExportWarning::Rounded { tensor: tensor.name.clone() }),
@@ -179,6 +211,18 @@ impl Stored {
         };
         Some((op, extent))
     }
+}
+
+/// The most bytes of values that are read to find fields of the configuration.
+const MAX_VALUES: u64 = 1 << 20;
+
+/// The longest vector of ones.
+const MAX_ONES: u64 = 1 << 24;
+
+/// The operation that makes a vector of ones.
+fn ones(n_elements: u64) -> Option<(Op, Inverse)> {
+    let n = usize::try_from(n_elements).ok().filter(|_| n_elements <= MAX_ONES)?;
+    Some((Op::Computed(vec![1.0; n]), Inverse::Exact))
 }
 
 /// The contents of a folder: its small files, and its tensors with the files that hold them.

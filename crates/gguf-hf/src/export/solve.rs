@@ -71,7 +71,7 @@ impl Solver<'_> {
     }
 
     /// The changes that follow from the formula.
-    fn inverted(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
+    pub(super) fn inverted(&self, formula: &Formula, target: &Json) -> Vec<Edit> {
         let mut found = Vec::new();
         self.descend(formula, target, &mut Vec::new(), &mut found);
         found
@@ -92,7 +92,7 @@ impl Solver<'_> {
         constants(formula, &mut words);
         // Factors that are not known of are in the tensors already.
         let tried = [json!(1.0), json!(vec![1.0; N_FACTORS]), json!(true)].into_iter().chain(words);
-        let tried: Vec<Json> = tried.chain([1, 0].map(|n| json!(n))).collect();
+        let tried: Vec<Json> = tried.chain([1, 0].map(|n| json!(n))).chain([json!([])]).collect();
         let is_missing = |name: &String| !name.starts_with('@') && !self.fields.fields.contains_key(name);
         let missing: Vec<String> = formula.names().into_iter().filter(is_missing).collect();
         for name in &missing {
@@ -205,11 +205,25 @@ impl Solver<'_> {
         if let Formula::If(parts) = element {
             let [then, condition, other] = parts.as_ref();
             self.descend_members((then, condition), (name, list), wanted, open, found);
+            // Where it is known for which elements the condition holds, these have the value of the branch.
+            let own = list.cloned().map(Box::new);
+            let flags = self.value(&Formula::Each(Box::new(condition.clone()), name.to_owned(), own));
+            if let Some(flags) = flags.as_array().filter(|flags| flags.len() == wanted.len()) {
+                for (branch, holds) in [(then, true), (other, false)] {
+                    let place = flags.iter().position(|flag| is_true(Some(flag)) == holds);
+                    if let Some(value) = place.and_then(|place| wanted.get(place)) {
+                        self.descend(branch, value, open, found);
+                    }
+                }
+            }
             for (branch, other) in [(then, other), (other, then)] {
                 let other = self.value(other);
                 if let Some(value) = wanted.iter().find(|value| **value != other) {
                     self.descend(branch, value, open, found);
                 }
+            }
+            if let Some(list) = list {
+                self.descend_conditions((then, condition, other), (name, list), wanted, open, found);
             }
             return;
         }
@@ -243,6 +257,35 @@ impl Solver<'_> {
             && rest.iter().all(|value| value == first)
         {
             self.descend(element, first, open, found);
+        }
+    }
+
+    /// The list for whose elements a condition holds or not, as the elements that it chooses show.
+    fn descend_conditions<'f>(
+        &'f self,
+        (then, condition, other): (&Formula, &Formula, &Formula),
+        (name, list): (&str, &'f Formula),
+        wanted: &[Json],
+        open: &mut Vec<usize>,
+        found: &mut Vec<Edit>,
+    ) {
+        let mut words = Vec::new();
+        constants(condition, &mut words);
+        words.extend(WORDS.iter().map(|word| json!(word)));
+        let holds = |word: &Json| {
+            let list = Formula::List(vec![Formula::Constant(word.clone())]);
+            let flags = Formula::Each(Box::new(condition.clone()), name.to_owned(), Some(Box::new(list)));
+            self.value(&flags).get(0).is_some_and(|flag| is_true(Some(flag)))
+        };
+        let (with, without): (Vec<Json>, Vec<Json>) = words.into_iter().partition(holds);
+        let (Some(with), Some(without)) = (with.first(), without.first()) else { return };
+        for (branch, is_then) in [(other, false), (then, true)] {
+            let value = self.value(branch);
+            if wanted.contains(&value) {
+                let element =
+                    |wanted: &Json| if (*wanted == value) == is_then { with.clone() } else { without.clone() };
+                self.descend(list, &wanted.iter().map(element).collect(), open, found);
+            }
         }
     }
 
@@ -562,6 +605,18 @@ pub(super) fn has_table(formula: &Formula) -> bool {
     !tables.is_empty()
 }
 
+/// The texts of the tokens whose ids a formula looks up.
+pub(super) fn named_tokens(formula: &Formula) -> Vec<String> {
+    match formula {
+        Formula::Call(Function::TokenId, operands) => match operands.get(1) {
+            Some(Formula::Constant(Json::String(text))) => vec![text.clone()],
+            _ => Vec::new(),
+        },
+        Formula::Object(entries) => entries.iter().flat_map(|(_, value)| named_tokens(value)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The operands of `one_of` in a formula, with the entries of its tables.
 fn tables_of<'f>(formula: &'f Formula, out: &mut Vec<(&'f Formula, Vec<&'f str>)>) {
     match formula {
@@ -646,6 +701,24 @@ mod tests {
         let fields = Fields::of(fields, 4);
         let formula = Formula::parse(formula).unwrap();
         Solver { fields: &fields, set: &[], known: &Map::new() }.edits(&formula, &target).next()
+    }
+
+    #[test]
+    fn conditions_of_elements_choose_their_values() {
+        let Json::Object(fields) = json!({"kinds": ["a", "b", "b"]}) else { unreachable!() };
+        let edits = |formula: &str, fields: Map<String, Json>, target: Json| {
+            let fields = Fields::of(fields, 3);
+            let formula = Formula::parse(formula).unwrap();
+            let solver = Solver { fields: &fields, set: &[], known: &Map::new() };
+            solver.edits(&formula, &target).collect::<Vec<Edit>>()
+        };
+        // The elements of each branch show its value.
+        let found = edits("[wide if k == 'b' else narrow for k in kinds]", fields, json!([2, 4, 4]));
+        assert_eq!(found[..2], [("wide".to_owned(), json!(4)), ("narrow".to_owned(), json!(2))]);
+        // A known value shows for which elements the condition holds.
+        let Json::Object(fields) = json!({"n": 2, "kinds": ["x", "x", "x"]}) else { unreachable!() };
+        let found = edits("[n if k != 'conv' else 0 for k in kinds]", fields, json!([0, 2, 0]));
+        assert!(found.contains(&("kinds".to_owned(), json!(["conv", "full_attention", "conv"]))), "{found:?}");
     }
 
     #[test]

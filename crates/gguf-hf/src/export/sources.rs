@@ -9,7 +9,7 @@ use gguf_model::arch::{RowOp, Stack, Tensor, TensorNames};
 use super::config::Candidate;
 use super::problem::ExportProblem;
 use crate::arch::names::matches;
-use crate::arch::rows::{KEPT, Template, operands};
+use crate::arch::rows::{KEPT, PRODUCT, Template, operands};
 use crate::arch::slot::length;
 use crate::facts::Fact;
 use crate::formula::Fields;
@@ -32,6 +32,8 @@ pub(super) struct NewTensor {
     pub(super) shape: Vec<u64>,
     /// The index of the first tensor of the file that it is a part of.
     pub(super) of: usize,
+    /// Whether all elements are 1: a factor of which the file only has the product.
+    pub(super) is_one: bool,
 }
 
 /// Parameters that are not in a module of their own, so that their names do not end in `.weight`.
@@ -44,6 +46,9 @@ const BARE: &[&str] = &[
     "cls_token",
     "pos_embed",
 ];
+
+/// The starts of the names of such parameters in RWKV 6.
+const PARAMETERS_OF_TIME: &[&str] = &["time_maa_", "time_decay", "time_faaaa"];
 
 /// The tensors of the checkpoint, in the order of the file's.
 ///
@@ -92,11 +97,11 @@ pub(super) fn sources(
             });
         };
         let wrong = || ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
-        for Part { name, shape, is_only } in parts {
+        for Part { name, shape, is_only, is_one } in parts {
             match places.get(&name).and_then(|place| found.get_mut(*place).zip(exact.get_mut(*place))) {
                 None => {
                     places.insert(name.clone(), found.len());
-                    found.push(NewTensor { name, shape, of });
+                    found.push(NewTensor { name, shape, of, is_one });
                     exact.push(is_only);
                 }
                 Some((known, _)) if known.shape == shape => {}
@@ -108,9 +113,31 @@ pub(super) fn sources(
         }
     }
     match unshaped.into_iter().find(|(name, _)| !places.contains_key(name)) {
-        None => Ok(found),
+        None => {
+            let named = found.iter().map(|tensor| name_in_block(candidate, &tensor.name, &found)).collect::<Vec<_>>();
+            for (tensor, name) in found.iter_mut().zip(named) {
+                tensor.name = name.unwrap_or(std::mem::take(&mut tensor.name));
+            }
+            Ok(found)
+        }
         Some((_, tensor)) => Err(ExportProblem::Shape { tensor: tensor.name.clone(), shape: tensor.shape.clone() }),
     }
+}
+
+/// The name of a tensor outside of blocks that is in a block of the checkpoint: the block that has others of the same module.
+pub(super) fn name_in_block(candidate: &Candidate, name: &str, others: &[NewTensor]) -> Option<String> {
+    let TensorNames { roots, outside_blocks, .. } = candidate.checkpoint.names;
+    let root = roots.first().copied().unwrap_or_default();
+    outside_blocks.iter().find_map(|(in_block, outside)| {
+        let rest = name.strip_prefix(root)?.strip_prefix(outside)?;
+        let (before, after) = in_block.strip_suffix(outside)?.split_once("{}")?;
+        let block = others.iter().find_map(|other| {
+            let (block, own) = other.name.strip_prefix(root)?.strip_prefix(before)?.split_once('.')?;
+            let is_own = after.strip_prefix('.').is_some_and(|module| own.starts_with(module));
+            (is_own && block.bytes().all(|byte| byte.is_ascii_digit())).then_some(block)
+        })?;
+        Some(format!("{root}{}{rest}", in_block.replace("{}", block)))
+    })
 }
 
 /// Whether a tensor is computed from the configuration, or otherwise not made of tensors of the same values.
@@ -134,6 +161,8 @@ struct Part {
     shape: Vec<u64>,
     /// Whether it is known that the source has no more elements.
     is_only: bool,
+    /// Whether all elements are 1.
+    is_one: bool,
 }
 
 /// A row for a tensor of the file.
@@ -210,7 +239,11 @@ impl Naming<'_> {
         let row = self.found.tensor.row;
         let templates: Vec<Template> = operands(alternative).map(Template::new).collect();
         let is_joined = alternative.contains(" + ");
-        if templates.len() > 1 && !is_joined || matches!(row.op, RowOp::SumParts | RowOp::BatchNorm(_)) {
+        if alternative.contains(PRODUCT) {
+            return self.factors(&templates, shape);
+        }
+        let is_other = matches!(row.op, RowOp::SumParts | RowOp::BatchNorm(_) | RowOp::Values(_));
+        if templates.len() > 1 && !is_joined || is_other {
             return None;
         }
         let pattern = match row.pattern {
@@ -223,7 +256,7 @@ impl Naming<'_> {
             None => Some((shape.to_vec(), true)),
         };
         let mut parts: Vec<Part> = Vec::new();
-        let mut push = |name: String, (shape, is_only)| parts.push(Part { name, shape, is_only });
+        let mut push = |name: String, (shape, is_only)| parts.push(Part { name, shape, is_only, is_one: false });
         let lengths = match templates.len() {
             1 => vec![shape.first().copied()],
             _ => self.lengths(&templates, shape.first().copied()?)?.into_iter().map(Some).collect(),
@@ -252,6 +285,17 @@ impl Naming<'_> {
             }
         }
         Some(parts)
+    }
+
+    /// The factors of a vector: the first is the product, and the others, each a matrix of one row, are ones.
+    fn factors(&self, templates: &[Template], shape: &[u64]) -> Option<Vec<Part>> {
+        let [length] = shape else { return None };
+        let factors = templates.iter().enumerate().map(|(i, template)| {
+            let is_one = i > 0;
+            let shape = if is_one { vec![1, *length] } else { vec![*length] };
+            Part { name: self.name(template, None), shape, is_only: true, is_one }
+        });
+        Some(factors.collect())
     }
 
     /// The length of a named axis.
@@ -292,7 +336,9 @@ impl Naming<'_> {
         {
             own.push_str(&format!("{number}{after}"));
         }
-        let is_bare = BARE.iter().any(|bare| own == *bare || own.ends_with(&format!(".{bare}")));
+        let last = own.rsplit('.').next().unwrap_or_default();
+        let is_bare = PARAMETERS_OF_TIME.iter().any(|start| last.starts_with(start));
+        let is_bare = is_bare || BARE.iter().any(|bare| own == *bare || own.ends_with(&format!(".{bare}")));
         // Several tensors may be parts of one, as `v.patch_embd.weight.1` is.
         let of_weight = tensor.row.own_name().ends_with(".weight") || tensor.row.own_name().contains(".weight.");
         let suffix = match (tensor.is_bias, of_weight && !is_bare) {

@@ -64,6 +64,11 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
     let readers = checkpoint.tokenizer.vocab.readers;
     let pre = gguf.get_as::<&str>("tokenizer.ggml.pre").unwrap_or("default");
     let mut files = match model {
+        // A vocabulary without scores was a `tokenizer.json`.
+        "llama" if vocab.has_no_scores() && readers.iter().any(is_json) => {
+            let merges = json::merges(&vocab.pieces()).ok_or("its tokens are too long to search them for merges")?;
+            vec![("tokenizer.json".to_owned(), pretty(&json::pieces(&vocab, &merges)))]
+        }
         "llama" if readers.contains(&Reader::SentencePiece) || has_changes(readers) => {
             vec![("tokenizer.model".to_owned(), spm::model(&vocab, spm::SpmModel::Bpe))]
         }
@@ -95,6 +100,26 @@ pub(super) fn files(gguf: &Gguf<'_>, checkpoint: &'static Checkpoint) -> Result<
     };
     files.push(("tokenizer_config.json".to_owned(), pretty(&vocab.settings(model))));
     Ok(files)
+}
+
+/// `tokenizer_config.json` with nothing but added tokens, whose ids are their places.
+pub(super) fn only_added(tokens: &[String]) -> Json {
+    let added = tokens.iter().enumerate().map(|(id, text)| (id.to_string(), json::added_token(text, true)));
+    json!({ "added_tokens_decoder": added.collect::<Map<String, Json>>() })
+}
+
+/// Whether a vocabulary without scores is read from a `tokenizer.json`.
+fn is_json(reader: &Reader) -> bool {
+    matches!(reader, Reader::ByteFallback | Reader::Entries)
+}
+
+/// Whether the tokenizer is written with merges that the file does not have.
+pub(super) fn derives_merges(gguf: &Gguf<'_>, checkpoint: &Checkpoint) -> bool {
+    let scores = gguf.get("tokenizer.ggml.scores").and_then(|value| value.as_array());
+    let scores = scores.and_then(|list| list.to_vec::<f32>().ok()).unwrap_or_default();
+    gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("llama")
+        && scores.iter().all(|score| *score == NO_SCORE)
+        && checkpoint.tokenizer.vocab.readers.iter().any(is_json)
 }
 
 /// Whether a class reads tokenizers of the kind that a file has.
@@ -177,6 +202,18 @@ impl Vocab<'_> {
         Vocab { gguf: self.gguf, tokens, scores, types, checkpoint: self.checkpoint, is_unshifted: true }
     }
 
+    /// Whether no token has a score.
+    fn has_no_scores(&self) -> bool {
+        self.scores.iter().all(|score| *score == NO_SCORE)
+    }
+
+    /// The texts that are made of others, and the ids.
+    fn pieces(&self) -> Vec<(&str, u32)> {
+        let own = (0u32..).zip(&self.tokens).take(self.n_own());
+        let is_normal = |id: u32| usize::try_from(id).is_ok_and(|id| self.kind(id) == piece_type::NORMAL);
+        own.filter(|(id, _)| is_normal(*id)).map(|(id, text)| (text.as_str(), id)).collect()
+    }
+
     fn is_special(&self, id: usize) -> bool {
         matches!(self.kind(id), piece_type::CONTROL | piece_type::UNKNOWN)
     }
@@ -215,7 +252,8 @@ impl Vocab<'_> {
         let reads_settings = |key: &Key| crate::formula::reads(key.formula, Fact::TokenizerConfig);
         let is_read = self.checkpoint.tokenizer.keys.iter().copied().flatten().any(reads_settings);
         for kind in ["bos", "eos", "sep"] {
-            let is_needed = is_pieces || !json::is_stated(self, kind) || is_read && kind == "bos";
+            let is_needed =
+                is_pieces && !self.has_no_scores() || !json::is_stated(self, kind) || is_read && kind == "bos";
             if let Some(adds) = self.adds(kind).filter(|_| is_needed) {
                 settings.insert(format!("add_{kind}_token"), json!(adds));
             }
@@ -263,8 +301,18 @@ impl Vocab<'_> {
                 ("bert", "eos") => "sep",
                 (_, kind) => kind,
             };
+            // A separator between two texts is compared with texts of tokens: one that is no separator has its flags instead.
+            let begins = self.special("bos").is_some_and(|(_, begin)| begin == text) && self.adds("bos") == Some(true);
+            let token = match kind == "eos" && begins && self.adds("sep") == Some(false) {
+                true => {
+                    let mut token = json::added_token(text, true);
+                    token.as_object_mut().map(|token| token.insert("__type".to_owned(), json!("AddedToken")));
+                    token
+                }
+                false => json!(text),
+            };
             if named.insert(kind) {
-                settings.insert(format!("{kind}_token"), json!(text));
+                settings.insert(format!("{kind}_token"), token);
             }
         }
         if let Some(length) = self.context_length() {

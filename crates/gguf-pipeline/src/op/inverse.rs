@@ -62,9 +62,20 @@ impl Op {
             _ => None,
         });
         let zero_from = zero_from.min().unwrap_or(u64::MAX);
+        let zero_before = gather.maps.iter().filter_map(|map| match map {
+            Elementwise::ZeroBefore(to) => Some(*to),
+            _ => None,
+        });
+        let zero_before = zero_before.max().unwrap_or(0);
+        let end = |item: &Move| {
+            let reaches = item.axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(axis.to));
+            item.to.saturating_add(reaches.fold(1, u64::saturating_add))
+        };
         let mut parts = vec![RestoredPart::default(); gather.inputs.len()];
         let mut left: Vec<u64> = (0..gather.inputs.len()).map(source_len).collect();
-        for item in gather.moves.iter().filter(|item| item.to < zero_from) {
+        let mut is_lost = matches!(self, Op::RoundToMean(_));
+        for item in gather.moves.iter().filter(|item| item.to < zero_from && end(item) > zero_before) {
+            is_lost |= item.to < zero_before;
             let mut inverse = item.inverse(0);
             // Of repeated elements, the first are taken.
             inverse.axes.retain(|axis| axis.to != 0 || axis.count == 0);
@@ -74,13 +85,12 @@ impl Op {
             *left = left.saturating_sub(n);
         }
         let mut maps = Vec::new();
-        let mut is_lost = matches!(self, Op::RoundToMean(_));
         for map in gather.maps.iter().rev() {
             match map.inverse() {
                 Some(Elementwise::UndoPart { .. }) if !is_in_order => return None,
                 Some(inverse) => maps.push(inverse),
-                // Zeros that replaced values of the source; appended zeros do not come from it.
-                None => is_lost |= matches!(map, Elementwise::ZeroBefore(_)),
+                // Moves of which zeros replaced all values are left out.
+                None => {}
             }
         }
         for part in &mut parts {
@@ -218,6 +228,19 @@ mod tests {
         let op = gather(vec![own.clone(), zeros], vec![Elementwise::ZeroFrom(4)]);
         let restored = op.restored(6, |_| 4).unwrap();
         assert_eq!((restored.extent, restored.parts[0].moves.as_slice()), (Inverse::Exact, &[own][..]));
+    }
+
+    #[test]
+    fn a_part_that_zeros_replace_is_left_out() {
+        // The first row is repeated before the whole, and becomes zero.
+        let first = Move { input: 0, from: 0, to: 0, axes: vec![Axis { count: 2, from: 1, to: 1 }] };
+        let all = Move { input: 0, from: 0, to: 2, axes: vec![Axis { count: 4, from: 1, to: 1 }] };
+        let moves = vec![first, all.clone()];
+        let restored = gather(moves.clone(), vec![Elementwise::ZeroBefore(2)]).restored(6, |_| 4).unwrap();
+        assert_eq!((restored.extent, restored.parts[0].moves.as_slice()), (Inverse::Exact, &[all.inverse(0)][..]));
+        // Zeros in place of values of the second part are a loss.
+        let restored = gather(moves, vec![Elementwise::ZeroBefore(3)]).restored(6, |_| 4).unwrap();
+        assert_eq!(restored.extent, Inverse::Lost);
     }
 
     #[test]

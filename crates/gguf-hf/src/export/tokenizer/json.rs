@@ -1,5 +1,8 @@
 //! `tokenizer.json`, the file format of Hugging Face's `tokenizers` library.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::super::key_values::short;
@@ -58,6 +61,63 @@ pub(super) fn byte_fallback(vocab: &Vocab<'_>, merges: &[String]) -> Json {
     let decoder = json!({ "type": "Sequence", "decoders": decoders });
     document(vocab, replaced(" ", "\u{2581}"), split, decoder, model)
 }
+
+/// BPE of characters, where those that are not in the vocabulary fall back to bytes, as Llama has it.
+pub(super) fn pieces(vocab: &Vocab<'_>, merges: &[String]) -> Json {
+    let spelled = |id: usize| if spelling(vocab, id) == ZERO_BYTE { "\0".to_owned() } else { spelling(vocab, id) };
+    let entries: Map<String, Json> = (0..vocab.n_own()).map(|id| (spelled(id), json!(id))).collect();
+    let replaced = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
+    let adds_space = vocab.flag("add_space_prefix") != Some(false);
+    let scheme = if adds_space { "first" } else { "never" };
+    let metaspace = json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": false });
+    let model = json!({
+        "type": "BPE",
+        "dropout": null,
+        "unk_token": vocab.special("unknown").map_or("<unk>", |(_, text)| text),
+        "continuing_subword_prefix": null,
+        "end_of_word_suffix": null,
+        "fuse_unk": true,
+        "byte_fallback": true,
+        "ignore_merges": false,
+        "vocab": entries,
+        "merges": merges,
+    });
+    let strip = adds_space.then(|| json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
+    let decoders = [replaced("\u{2581}", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })];
+    let decoders: Vec<Json> = decoders.into_iter().chain(strip).collect();
+    let decoder = json!({ "type": "Sequence", "decoders": decoders });
+    document(vocab, Json::Null, metaspace, decoder, model)
+}
+
+/// The most steps of the search for merges.
+const MAX_STEPS: u64 = 1 << 26;
+
+/// All pairs of pieces whose concatenation is a piece, as transformers derives them from a SentencePiece model: in the order of the ids, for
+/// each the longest first part first. Runs of spaces follow, which have the lowest scores in the models of Llama. `None` if there are too
+/// many.
+pub(super) fn merges(pieces: &[(&str, u32)]) -> Option<Vec<String>> {
+    let steps = pieces.iter().map(|(text, _)| (text.len() as u64).saturating_pow(2));
+    if steps.fold(0, u64::saturating_add) > MAX_STEPS {
+        return None;
+    }
+    let ids: HashMap<&str, u32> = pieces.iter().copied().collect();
+    let mut pairs = Vec::new();
+    for (text, id) in pieces {
+        let is_spaces = text.chars().all(|c| c == '\u{2581}');
+        for (middle, _) in text.char_indices().skip(1) {
+            let (left, right) = text.split_at(middle);
+            if ids.contains_key(left) && ids.contains_key(right) {
+                let place = if is_spaces { 0 } else { *id };
+                pairs.push((is_spaces, place, Reverse((left.chars().count(), right.chars().count())), left, right));
+            }
+        }
+    }
+    pairs.sort_unstable();
+    Some(pairs.into_iter().map(|(.., left, right)| format!("{left} {right}")).collect())
+}
+
+/// The spelling of the zero byte in files of XVERSE, of which the entry is the byte itself.
+const ZERO_BYTE: &str = "<b'\\x00'>";
 
 /// WordPiece.
 ///
@@ -248,6 +308,16 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merges_are_in_the_order_that_transformers_gives_them() {
+        // `generate_merges` of transformers, with the ids as scores, and the lowest for runs of spaces.
+        let pieces = ["\u{2581}\u{2581}", "\u{2581}t", "he", "\u{2581}th", "\u{2581}the", "\u{2581}", "t", "h", "e"];
+        let pieces: Vec<(&str, u32)> = pieces.into_iter().zip(0..).collect();
+        let found = merges(&pieces).unwrap();
+        assert_eq!(found, ["\u{2581} t", "h e", "\u{2581}t h", "\u{2581}th e", "\u{2581}t he", "\u{2581} \u{2581}"]);
+        assert_eq!(merges(&[("x".repeat(10_000).as_str(), 0)]), None);
+    }
 
     #[test]
     fn base64_is_that_of_rfc_4648() {
