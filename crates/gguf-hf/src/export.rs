@@ -389,8 +389,9 @@ impl Attempt {
         let new = sources(&candidate, gguf, tensors)?;
         let mut parameters = parameters::of(&candidate, stored);
         for parameter in &mut parameters {
-            let name = name_in_block(&candidate, &parameter.tensor.name, &new);
-            parameter.tensor.name = name.unwrap_or(std::mem::take(&mut parameter.tensor.name));
+            if let Some(name) = name_in_block(&candidate, &parameter.tensor.name, &new) {
+                parameter.tensor.name = name;
+            }
         }
         let mut typed = Vec::with_capacity(new.len());
         for tensor in new {
@@ -459,7 +460,7 @@ impl Attempt {
         if candidate.mtp != Mtp::Included {
             warnings.push(ExportWarning::Mtp { mtp: candidate.mtp });
         }
-        if tokenizer::derives_merges(stored.source.model().gguf(), candidate.checkpoint) {
+        if tokenizer::derives_merges(stored.source.model().gguf(), &contents.documents) {
             warnings.push(ExportWarning::Merges);
         }
         let plan = stored.planned(&conversion, contents, |name| is_computed(&candidate, name), &mut warnings)?;

@@ -1,6 +1,5 @@
 //! What commands that evaluate models share: the library in a process of its own, checked models, texts in windows.
 
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::engine::SERVE;
+use super::text_file::append;
 use crate::failure::{Failure, Verdict};
 use crate::findings;
 use crate::json;
@@ -172,21 +172,9 @@ impl Checked {
 pub fn text_of(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
     let mut all = Vec::new();
     for path in paths {
-        let fail = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-        let start = all.len();
-        let room = MAX_TEXT.saturating_sub(start as u64);
-        let mut input = super::input(path)?.take(room + 1);
-        let mut read = |most: u64| {
-            let read = input.by_ref().take(most).read_to_end(&mut all);
-            read.map_err(|e| fail(&format!("cannot read: {e}"))).map(|_| all.get(start..) == Some(b"GGUF"))
-        };
-        // A model may be large.
-        if read(4)? {
-            return Err(fail(&"expected a text, found a model"));
-        }
-        read(u64::MAX)?;
+        append(path, MAX_TEXT.saturating_sub(all.len() as u64), &mut all, "a text")?;
         if all.len() as u64 > MAX_TEXT {
-            return Err(fail(&"the text is longer than 2 GiB"));
+            return Err(Failure::CouldNotRun(format!("{}: the text is longer than 2 GiB", path.display())));
         }
     }
     if all.last() == Some(&b'\n') {

@@ -454,32 +454,28 @@ impl Start {
         if n_moved == 0 {
             return None;
         }
+        let is_better = |changed: &Map<String, Json>| {
+            let is_better = |then: Evaluated| {
+                then.n_moved(gguf) < n_moved && then.failed.len() <= now.failed.len() && then.keeps(&now.values)
+            };
+            self.evaluated(changed, rows).is_some_and(is_better)
+        };
         let has_several = |row: &&&'static Key| rows.iter().filter(|other| other.key == row.key).count() > 1;
         for row in rows.iter().filter(|row| row.kind != FormulaType::Field).filter(has_several) {
             let target = full_key(row, arch).and_then(|key| gguf.get(&key)).map_or(Json::Null, json_of);
             let first = target.as_array().and_then(|list| list.iter().find(|x| x.as_f64() != Some(0.0))).cloned();
             let Ok(formula) = Formula::parse(row.formula) else { continue };
             for wanted in [target, first.unwrap_or(json!(1))] {
-                for edit in solver.edits(&formula, &wanted).take(MAX_WEIGHED) {
-                    let Some(changed) = self.applied(document, edit).filter(|changed| is_within(document, changed))
-                    else {
-                        continue;
-                    };
-                    let is_better = |then: Evaluated| {
-                        then.n_moved(gguf) < n_moved && then.failed.len() <= now.failed.len() && then.keeps(&now.values)
-                    };
-                    if self.evaluated(&changed, rows).is_some_and(is_better) {
-                        return Some(changed);
-                    }
+                let edits = solver.edits(&formula, &wanted).take(MAX_WEIGHED);
+                let mut changes = edits.filter_map(|edit| self.applied(document, edit));
+                if let Some(changed) = changes.find(|changed| is_within(document, changed) && is_better(changed)) {
+                    return Some(changed);
                 }
             }
             // Another row gives the value without the field.
             for name in formula.names() {
                 let mut changed = document.clone();
-                let is_better = |then: Evaluated| {
-                    then.n_moved(gguf) < n_moved && then.failed.len() <= now.failed.len() && then.keeps(&now.values)
-                };
-                if changed.remove(&name).is_some() && self.evaluated(&changed, rows).is_some_and(is_better) {
+                if changed.remove(&name).is_some() && is_better(&changed) {
                     return Some(changed);
                 }
             }

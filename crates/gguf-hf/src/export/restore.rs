@@ -138,7 +138,8 @@ impl Stored {
                 let mut shape = tensor.shape.clone();
                 shape.reverse();
                 let ty = dtype.ggml.unwrap_or(GgmlType::F32);
-                let reason = Reason::Kept(Keep::Copy);
+                let is_own = self.tensors.get(tensor.of).is_some_and(|own| own.ty == ty);
+                let reason = if is_own { Reason::Kept(Keep::Copy) } else { Reason::Asked };
                 let mut new = TensorPlan::new(tensor.name.as_bytes(), Shape::from(shape), ty, reason, op);
                 new.file = file;
                 planned.push(new);

@@ -116,7 +116,9 @@ pub(super) fn sources(
         None => {
             let named = found.iter().map(|tensor| name_in_block(candidate, &tensor.name, &found)).collect::<Vec<_>>();
             for (tensor, name) in found.iter_mut().zip(named) {
-                tensor.name = name.unwrap_or(std::mem::take(&mut tensor.name));
+                if let Some(name) = name {
+                    tensor.name = name;
+                }
             }
             Ok(found)
         }

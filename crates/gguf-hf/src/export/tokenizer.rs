@@ -12,7 +12,7 @@ use gguf_model::arch::{Checkpoint, Key, Quirk, Reader};
 use serde_json::{Map, Value as Json, json};
 
 use super::key_values::{is_default, number};
-use super::{TOKEN_IDS, pretty};
+use super::{Documents, TOKEN_IDS, pretty};
 use crate::facts::Fact;
 use crate::tokenizer::sentencepiece::piece_type;
 use crate::tokenizer::unigram::XLM_ROBERTA;
@@ -113,13 +113,9 @@ fn is_json(reader: &Reader) -> bool {
     matches!(reader, Reader::ByteFallback | Reader::Entries)
 }
 
-/// Whether the tokenizer is written with merges that the file does not have.
-pub(super) fn derives_merges(gguf: &Gguf<'_>, checkpoint: &Checkpoint) -> bool {
-    let scores = gguf.get("tokenizer.ggml.scores").and_then(|value| value.as_array());
-    let scores = scores.and_then(|list| list.to_vec::<f32>().ok()).unwrap_or_default();
-    gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("llama")
-        && scores.iter().all(|score| *score == NO_SCORE)
-        && checkpoint.tokenizer.vocab.readers.iter().any(is_json)
+/// Whether files of a tokenizer have merges that the GGUF file lacks: pieces are written to a `tokenizer.json` only with these.
+pub(super) fn derives_merges(gguf: &Gguf<'_>, files: &Documents) -> bool {
+    gguf.get_as::<&str>("tokenizer.ggml.model") == Ok("llama") && files.contains_key("tokenizer.json")
 }
 
 /// Whether a class reads tokenizers of the kind that a file has.
@@ -301,14 +297,11 @@ impl Vocab<'_> {
                 ("bert", "eos") => "sep",
                 (_, kind) => kind,
             };
-            // A separator between two texts is compared with texts of tokens: one that is no separator has its flags instead.
+            // A token that begins texts stands between two of them, too. If it is also `eos_token`, the conversion takes it for a separator,
+            // unless `eos_token` is an object instead of a text.
             let begins = self.special("bos").is_some_and(|(_, begin)| begin == text) && self.adds("bos") == Some(true);
             let token = match kind == "eos" && begins && self.adds("sep") == Some(false) {
-                true => {
-                    let mut token = json::added_token(text, true);
-                    token.as_object_mut().map(|token| token.insert("__type".to_owned(), json!("AddedToken")));
-                    token
-                }
+                true => json!({ "__type": "AddedToken", "content": text, "special": true }),
                 false => json!(text),
             };
             if named.insert(kind) {

@@ -41,35 +41,32 @@ pub(super) fn bpe(vocab: &Vocab<'_>, merges: &[String], pre: &str) -> Result<Jso
 pub(super) fn byte_fallback(vocab: &Vocab<'_>, merges: &[String]) -> Json {
     let is_added = |id: &usize| vocab.kind(*id) == piece_type::USER_DEFINED && !is_visible(&spelling(vocab, *id));
     let n_own = (0..vocab.n_own()).find(is_added).unwrap_or(vocab.n_own());
-    let entries: Map<String, Json> = (0..n_own).map(|id| (spelling(vocab, id), json!(id))).collect();
-    let replaced = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
-    let model = json!({
-        "type": "BPE",
-        "dropout": null,
-        "unk_token": vocab.special("unknown").map_or("<unk>", |(_, text)| text),
-        "continuing_subword_prefix": null,
-        "end_of_word_suffix": null,
-        "fuse_unk": true,
-        "byte_fallback": true,
-        "ignore_merges": false,
-        "vocab": entries,
-        "merges": merges,
-    });
+    let entries = (0..n_own).map(|id| (spelling(vocab, id), json!(id))).collect();
     let split =
         json!({ "type": "Split", "pattern": { "String": " " }, "behavior": "MergedWithPrevious", "invert": false });
-    let decoders = [replaced("\u{2581}", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })];
-    let decoder = json!({ "type": "Sequence", "decoders": decoders });
-    document(vocab, replaced(" ", "\u{2581}"), split, decoder, model)
+    of_characters(vocab, entries, merges, replaced(" ", "\u{2581}"), split, None)
 }
 
 /// BPE of characters, where those that are not in the vocabulary fall back to bytes, as Llama has it.
 pub(super) fn pieces(vocab: &Vocab<'_>, merges: &[String]) -> Json {
     let spelled = |id: usize| if spelling(vocab, id) == ZERO_BYTE { "\0".to_owned() } else { spelling(vocab, id) };
-    let entries: Map<String, Json> = (0..vocab.n_own()).map(|id| (spelled(id), json!(id))).collect();
-    let replaced = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
+    let entries = (0..vocab.n_own()).map(|id| (spelled(id), json!(id))).collect();
     let adds_space = vocab.flag("add_space_prefix") != Some(false);
     let scheme = if adds_space { "first" } else { "never" };
     let metaspace = json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": false });
+    let strip = adds_space.then(|| json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
+    of_characters(vocab, entries, merges, Json::Null, metaspace, strip)
+}
+
+/// BPE of characters with byte fallback. `last` is a last step of the decoder.
+fn of_characters(
+    vocab: &Vocab<'_>,
+    entries: Map<String, Json>,
+    merges: &[String],
+    normalizer: Json,
+    pre_tokenizer: Json,
+    last: Option<Json>,
+) -> Json {
     let model = json!({
         "type": "BPE",
         "dropout": null,
@@ -82,11 +79,15 @@ pub(super) fn pieces(vocab: &Vocab<'_>, merges: &[String]) -> Json {
         "vocab": entries,
         "merges": merges,
     });
-    let strip = adds_space.then(|| json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
     let decoders = [replaced("\u{2581}", " "), json!({ "type": "ByteFallback" }), json!({ "type": "Fuse" })];
-    let decoders: Vec<Json> = decoders.into_iter().chain(strip).collect();
+    let decoders: Vec<Json> = decoders.into_iter().chain(last).collect();
     let decoder = json!({ "type": "Sequence", "decoders": decoders });
-    document(vocab, Json::Null, metaspace, decoder, model)
+    document(vocab, normalizer, pre_tokenizer, decoder, model)
+}
+
+/// A step that replaces a text.
+fn replaced(from: &str, to: &str) -> Json {
+    json!({ "type": "Replace", "pattern": { "String": from }, "content": to })
 }
 
 /// The most steps of the search for merges.
