@@ -27,21 +27,24 @@ const REMOTE_BYTES = 4 << 20;
 const COST_VALUES = 1 << 20;
 /** Parts of a sample: each is a request. */
 const PARTS = 16;
-/** Most bytes of a remote file that are kept besides its head. */
-const KEPT = 32 << 20;
+/** Most bytes of a file that are kept, besides the head of a remote one: those of a tensor of 64 million weights in four bits, for the second pass. */
+const KEPT = 40 << 20;
+/** Milliseconds of work between two looks at the messages. */
+const TURN = 10;
 /** Shards of a server are looked for until so many are missing. */
 const MOST_MISSING = 8;
 
 const reader = new FileReaderSync();
 
 function local(file: File): Source {
-  // The last two parts that were read: one is in use while the next one is read.
+  // The last parts that were read, the newest first; at least two: one is in use while the next one is read.
   let windows: { start: number; bytes: Uint8Array }[] = [];
   const find = (offset: number, length: number) =>
     windows.find(({ start, bytes }) => offset >= start && offset + length <= start + bytes.length);
   const keep = (start: number, bytes: Uint8Array) => {
     const kept = { start, bytes };
-    windows = [kept, ...windows.slice(0, 1)];
+    let sum = 0;
+    windows = [kept, ...windows].filter(({ bytes }, i) => (sum += bytes.length) <= KEPT || i < 2);
     return kept;
   };
   const slice = (from: number, to: number) => new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to)));
@@ -181,8 +184,12 @@ function work(): () => Promise<void> {
   stop.abort();
   const mine = new AbortController();
   stop = mine;
+  let paused = performance.now();
   return async () => {
-    await pause();
+    if (performance.now() - paused >= TURN) {
+      await pause();
+      paused = performance.now();
+    }
     if (mine.signal.aborted) throw new Error(STOPPED);
   };
 }

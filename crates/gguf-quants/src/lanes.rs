@@ -154,6 +154,30 @@ pub trait Lanes: Copy + Debug {
     /// Lane `i` is `values[index[i] & 15]`.
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
 
+    /// `sums[i] += (x[i] - from)²`, in double precision; panics if there are fewer than `N` sums.
+    #[inline(always)]
+    fn add_squares(self, x: Self::F, from: f64, sums: &mut [f64]) {
+        let sums = &mut sums[..Self::N];
+        let mut lane = [0.0; MAX_LANES];
+        x.store(&mut lane);
+        for i in 0..Self::N {
+            let distance = f64::from(lane[i]) - from;
+            sums[i] += distance * distance;
+        }
+    }
+    /// Element `i` is `(x[i] - from) * scale`, in double precision, or `last` if that is less, truncated; panics if there is room for fewer
+    /// than `N`. Only for numbers from 0 to `i32::MAX`.
+    #[inline(always)]
+    fn places(self, x: Self::F, from: f64, scale: f64, last: f64, to: &mut [i32]) {
+        let to = &mut to[..Self::N];
+        let mut lane = [0.0; MAX_LANES];
+        x.store(&mut lane);
+        for i in 0..Self::N {
+            let at = (f64::from(lane[i]) - from) * scale;
+            to[i] = (if at < last { at } else { last }) as i32;
+        }
+    }
+
     /// Lane `i` is lane `i / 4 * 4 + (index[i] & 3)` of the table. This and the following methods process lanes in groups of eight; `N` must
     /// be a multiple of 8.
     #[inline(always)]

@@ -287,12 +287,17 @@ struct Around {
 }
 
 impl Around {
+    /// The last interval, of at most 2^31.
+    #[inline(always)]
+    fn last(&self) -> f64 {
+        self.n_bins.saturating_sub(1).min(i32::MAX as usize) as f64
+    }
+
     /// The interval of a finite value. The largest value is in the last one.
     #[inline(always)]
     fn place(&self, value: f64) -> usize {
-        let last = self.n_bins.saturating_sub(1) as f64;
         let at = (value - self.min) * self.scale;
-        (if at < last { at } else { last }) as i32 as usize
+        (if at < self.last() { at } else { self.last() }) as i32 as usize
     }
 }
 
@@ -352,29 +357,27 @@ impl Kernel for Second<'_> {
         let (zero, one, far) = (lanes.splat_i(0), lanes.splat_i(1), lanes.splat(self.around.far));
         let mut tally = Tally::new(&self.around);
         for run in self.values.chunks(RUN) {
-            let mut outliers = zero;
+            let (mut outliers, mut squares) = (zero, tally.squares);
             let (eights, rest) = run.as_chunks::<LANES>();
             for eight in eights {
                 let values = lanes.load(eight);
                 if is_finite(lanes, values) {
                     outliers = outliers + values.abs().gt(far).select_i(one, zero);
+                    lanes.add_squares(values, self.around.mean, &mut squares);
                     let mut at = [0; LANES];
+                    lanes.places(values, self.around.min, self.around.scale, self.around.last(), &mut at);
                     for lane in 0..LANES {
-                        let from_mean = f64::from(eight[lane]) - self.around.mean;
-                        tally.squares[lane] += from_mean * from_mean;
-                    }
-                    for lane in 0..LANES {
-                        at[lane] = self.around.place(f64::from(eight[lane]));
-                    }
-                    for lane in 0..LANES {
-                        tally.counts[lane % TABLES * tally.n_places + at[lane]] += 1;
+                        tally.counts[lane % TABLES * tally.n_places + at[lane] as usize] += 1;
                     }
                 } else {
+                    tally.squares = squares;
                     for lane in 0..LANES {
                         tally.add(lane, eight[lane], &self.around);
                     }
+                    squares = tally.squares;
                 }
             }
+            tally.squares = squares;
             tally.outliers += total(outliers);
             for (lane, value) in rest.iter().enumerate() {
                 tally.add(lane, *value, &self.around);

@@ -196,6 +196,12 @@ fn pick<const VECTORS: usize>(table: [F; VECTORS], bytes: v128) -> F {
     F(found)
 }
 
+/// The lanes in double precision, two by two.
+#[inline(always)]
+fn doubles(x: F) -> [v128; 2] {
+    [f64x2_promote_low_f32x4(x.0), f64x2_promote_low_f32x4(i32x4_shuffle::<2, 3, 2, 3>(x.0, x.0))]
+}
+
 impl Lanes for Simd128 {
     const N: usize = N;
     type F = F;
@@ -269,6 +275,28 @@ impl Lanes for Simd128 {
             words[i] = u16::from_le_bytes(halves[i]);
         }
         halves_to_floats(self, self.load_u16(&words))
+    }
+    #[inline(always)]
+    fn add_squares(self, x: F, from: f64, sums: &mut [f64]) {
+        let sums = &mut sums[..N];
+        for (half, wide) in doubles(x).into_iter().enumerate() {
+            let distance = f64x2_sub(wide, f64x2_splat(from));
+            let sum: *mut v128 = sums[2 * half..2 * half + 2].as_mut_ptr().cast();
+            // SAFETY: the slice has two elements.
+            unsafe { v128_store(sum, f64x2_add(v128_load(sum), f64x2_mul(distance, distance))) }
+        }
+    }
+    #[inline(always)]
+    fn places(self, x: F, from: f64, scale: f64, last: f64, to: &mut [i32]) {
+        let mut places = [f64x2_splat(0.0); 2];
+        for (half, wide) in doubles(x).into_iter().enumerate() {
+            let at = f64x2_mul(f64x2_sub(wide, f64x2_splat(from)), f64x2_splat(scale));
+            // `pmin(a, b)` is `if b < a { b } else { a }`. The low half of a whole number plus 2^52 is that number: engines have no faster
+            // conversion to integers.
+            let whole = f64x2_trunc(f64x2_pmin(f64x2_splat(last), at));
+            places[half] = f64x2_add(whole, f64x2_splat((1u64 << 52) as f64));
+        }
+        I(i32x4_shuffle::<0, 2, 4, 6>(places[0], places[1])).store(to);
     }
     #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {

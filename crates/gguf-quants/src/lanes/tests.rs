@@ -382,6 +382,34 @@ kernel!(halves, |lanes: L| {
     }
 });
 
+kernel!(sums_and_places_in_double_precision, |lanes: L| {
+    let finite: Vec<f32> = floats().into_iter().filter(|x| x.is_finite()).collect();
+    for x in finite.chunks_exact(L::N) {
+        let (mut sums, mut expected) = ([0.1; MAX_LANES], [0.1; MAX_LANES]);
+        for from in [0.0, -0.3, 1e30] {
+            lanes.add_squares(lanes.load(x), from, &mut sums);
+            for lane in 0..L::N {
+                expected[lane] += (f64::from(x[lane]) - from) * (f64::from(x[lane]) - from);
+            }
+        }
+        assert_eq!(sums.map(f64::to_bits), expected.map(f64::to_bits), "{x:?}");
+    }
+    // Whole numbers, their neighbours, and what is above the last place.
+    for n in [0i32, 1, 2, 255, 256, 1 << 20, i32::MAX - 1, i32::MAX] {
+        for by in [-1, 0, 1] {
+            let x = f32::from_bits((n as f32).to_bits().saturating_add_signed(by)).max(0.0);
+            for (from, scale) in [(0.0, 1.0), (-0.3, 0.7), (0.0, 1e9)] {
+                for last in [0, 255, i32::MAX] {
+                    let mut places = [0; MAX_LANES];
+                    lanes.places(lanes.splat(x), from, scale, f64::from(last), &mut places);
+                    let at = ((f64::from(x) - from) * scale) as i32;
+                    assert_eq!(places[..L::N], [at.min(last); MAX_LANES][..L::N], "({x} - {from}) * {scale} to {last}");
+                }
+            }
+        }
+    }
+});
+
 kernel!(rows_to_columns, |lanes: L| {
     transposed::<L, 16>(lanes);
     transposed::<L, 32>(lanes);
@@ -449,6 +477,8 @@ enum Short {
     Gather,
     GatherI,
     Columns,
+    AddSquares,
+    Places,
 }
 
 #[cfg_attr(panic = "abort", ignore = "panics are caught")]
@@ -480,12 +510,15 @@ fn short_slices_panic() {
                 Gather => _ = lanes.gather(&[0.0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 GatherI => _ = lanes.gather_i(&[0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 Columns => _ = lanes.columns(&[&[0.0; 32]; MAX_LANES][..n]),
+                AddSquares => lanes.add_squares(lanes.splat(0.0), 0.0, &mut [0.0; MAX_LANES][..n]),
+                Places => lanes.places(lanes.splat(0.0), 0.0, 1.0, 1.0, &mut [0; MAX_LANES][..n]),
             }
         }
     }
-    for access in
-        [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, StoreLe16, Gather, GatherI, Columns]
-    {
+    for access in [
+        Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, StoreLe16, Gather, GatherI, Columns,
+        AddSquares, Places,
+    ] {
         everywhere(Run(access, false));
         for isa in Isa::available() {
             assert!(panics(|| isa.run(Run(access, true))), "{isa}: {access:?}");

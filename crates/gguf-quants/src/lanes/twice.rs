@@ -218,6 +218,18 @@ impl<L: Lanes> Lanes for Twice<L> {
         self.0.store_half(x.1, b);
     }
     #[inline(always)]
+    fn add_squares(self, x: Self::F, from: f64, sums: &mut [f64]) {
+        let (a, b) = halves(sums, L::N);
+        self.0.add_squares(x.0, from, a);
+        self.0.add_squares(x.1, from, b);
+    }
+    #[inline(always)]
+    fn places(self, x: Self::F, from: f64, scale: f64, last: f64, to: &mut [i32]) {
+        let (a, b) = halves(to, L::N);
+        self.0.places(x.0, from, scale, last, a);
+        self.0.places(x.1, from, scale, last, b);
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: Self::I) -> Self::F {
         Pair(self.0.gather(table, index.0), self.0.gather(table, index.1))
     }
