@@ -22,10 +22,10 @@ const quick = process.argv.includes("--quick");
 
 /** Builds a form of the module, and returns its bytes. */
 function wasm(...flags) {
-  const cargo = ["build", "--quiet", "--profile", "web", "--target", "wasm32-unknown-unknown", "-p", "gguf-wasm", ...flags];
+  const cargo = ["build", "--quiet", "--release", "--target", "wasm32-unknown-unknown", "-p", "gguf-wasm", ...flags];
   execFileSync("cargo", cargo, { cwd: join(root, ".."), stdio: "inherit", env: { ...process.env, RUSTFLAGS: "-Ctarget-feature=+simd128" } });
   const target = JSON.parse(execFileSync("cargo", ["metadata", "--format-version", "1", "--no-deps"], { cwd: join(root, "..") })).target_directory;
-  return readFileSync(join(target, "wasm32-unknown-unknown", "web", "gguf_wasm.wasm"));
+  return readFileSync(join(target, "wasm32-unknown-unknown", "release", "gguf_wasm.wasm"));
 }
 
 function brotli(bytes) {
