@@ -178,7 +178,7 @@ impl Grid {
     }
 
     /// The number of lists of neighbours.
-    #[inline]
+    #[cfg(test)]
     pub fn n_lists(&self) -> usize {
         self.starts.len() - 1
     }

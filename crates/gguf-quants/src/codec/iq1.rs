@@ -13,8 +13,8 @@
 use std::sync::OnceLock;
 
 use super::block::Lost;
-use crate::grids::{self, IQ1_CODES, PointPlace};
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::grids::{self, IQ1_CODES, Lists, PointPlace};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
 
 /// Values in a super-block (`QK_K`).
 pub(super) const LEN: usize = 256;
@@ -146,44 +146,43 @@ pub(super) fn place(
 
 /// The codebook as the kernels use it.
 pub(super) struct Neighbours {
-    /// For each point its index, or `!k` if it is not in the codebook and has the `k`th list of neighbours.
+    /// For each point its index, or a negative number if it is not in the codebook.
     map: &'static [i32],
     /// The code of each index.
     codes: Vec<i32>,
-    starts: Vec<u32>,
-    /// The codes of each list of neighbours, one list after the other.
-    lists: Vec<u16>,
+    /// All neighbours of each point, and those that can be the nearest to values which are nearest to the point's levels.
+    all: &'static Lists,
+    short: &'static Lists,
+    /// The packed code of each point.
+    points: Vec<u16>,
     /// The number of half a point, from its packed code.
     halves: [u8; 256],
 }
-
-/// Lists are padded to a multiple of this length, so that vectors can be loaded.
-const MULTIPLE: usize = 16;
 
 impl Neighbours {
     pub fn get() -> &'static Neighbours {
         static NEIGHBOURS: OnceLock<Neighbours> = OnceLock::new();
         NEIGHBOURS.get_or_init(|| {
             let grid = grids::iq1();
-            let codes = grid.codes();
-            let mut all = Neighbours {
+            let mut neighbours = Neighbours {
                 map: grid.map(),
-                codes: codes.iter().map(|&code| i32::from(code)).collect(),
-                starts: vec![0],
-                lists: Vec::new(),
+                codes: grid.codes().iter().map(|&code| i32::from(code)).collect(),
+                all: grid.lists(),
+                short: grid.short_lists(),
+                points: vec![0; grid.map().len()],
                 halves: [0; 256],
             };
-            for k in 0..grid.n_lists() {
-                all.lists.extend(grid.list(k).iter().map(|&index| codes[usize::from(index)]));
-                // Padding repeats the last code: it is not nearer than itself.
-                let last = all.lists[all.lists.len() - 1];
-                all.lists.resize(all.lists.len().next_multiple_of(MULTIPLE), last);
-                all.starts.push(all.lists.len() as u32);
+            for (point, code) in neighbours.points.iter_mut().enumerate() {
+                let mut rest = point;
+                for i in 0..POINT {
+                    *code |= (rest as u16 % 3) << (2 * i);
+                    rest /= 3;
+                }
             }
-            for (code, half) in all.halves.iter_mut().enumerate() {
+            for (code, half) in neighbours.halves.iter_mut().enumerate() {
                 *half = (0..4).rev().fold(0, |point, i| point * 3 + (code >> (2 * i) & 3) as u16) as u8;
             }
-            all
+            neighbours
         })
     }
 
@@ -210,13 +209,14 @@ impl Neighbours {
         lanes.gather_i(&self.codes, index).store(&mut placed.code);
         placed.replaced = lanes.splat_i(0).gt(index).to_bits() & of;
         placed.lost = 0;
+        let mut lane_point = [0; MAX_LANES];
+        points.store(&mut lane_point);
         let mut rest = placed.replaced;
         while rest != 0 {
             let lane = rest.trailing_zeros() as usize % MAX_LANES;
             rest &= rest - 1;
-            let list = !placed.index[lane] as usize;
-            let list = &self.lists[self.starts[list] as usize..self.starts[list + 1] as usize];
-            match nearest(lanes, list, &near(lane)) {
+            let nearest = Nearest { neighbours: self, point: lane_point[lane] as usize, near: near(lane) };
+            match lanes.eight().call(nearest) {
                 Some(code) => {
                     placed.index[lane] = self.index(code);
                     placed.code[lane] = i32::from(code);
@@ -252,49 +252,77 @@ pub(super) struct Near<'a> {
     pub delta: f32,
 }
 
-/// The first of the nearest points of a list, `N` of them at a time: an element has three levels, so its errors are computed once for each
-/// level and then looked up.
-#[inline(always)]
-fn nearest<L: Lanes>(lanes: L, list: &[u16], near: &Near<'_>) -> Option<u16> {
-    let weights = weights(near.x, near.matrix, near.sigma2);
-    let mut values = [0.0; 4];
-    for l in 0..3 {
-        values[l] = near.scale * value(l as u8, near.delta);
-    }
-    let mut tables = [lanes.table4(&values); POINT];
-    for i in 0..POINT {
-        let mut errors = [0.0; 4];
-        for l in 0..4 {
-            let d = values[l] - near.x[i];
-            errors[l] = weights[i] * d * d;
+/// The choice between the neighbours of a point that is not in the codebook.
+struct Nearest<'a> {
+    neighbours: &'a Neighbours,
+    point: usize,
+    near: Near<'a>,
+}
+
+/// The code of the first of the nearest neighbours, eight of them at a time: an element has three levels, so its errors are computed once for
+/// each level and then looked up.
+///
+/// The short list of neighbours is enough if in no element the error falls with the distance from the level of the point. For each neighbour that
+/// [`Grid::short_lists`](grids::Grid::short_lists) leaves out, one that comes before it has in no element a larger error, and so no larger sum:
+/// each addition is monotone, also with rounding. The errors themselves are compared, so their rounding does not matter, either. Nearly all points
+/// meet the condition, because the cuts are the best ones for their scale.
+impl<L: Lanes> Part<L> for Nearest<'_> {
+    type Output = Option<u16>;
+
+    #[inline(always)]
+    fn run(self, lanes: L) -> Option<u16> {
+        let Nearest { neighbours, point, near } = self;
+        let x = lanes.load(near.x);
+        let weights = match near.matrix {
+            Some(matrix) => lanes.load(matrix) * (lanes.splat(near.sigma2) + x * x).sqrt(),
+            None => x * x,
+        };
+        let mut errors = [x; 3];
+        let mut by_level = [[0.0; POINT]; 3];
+        for l in 0..3 {
+            let d = lanes.splat(near.scale * value(l as u8, near.delta)) - x;
+            errors[l] = weights * d * d;
+            errors[l].store(&mut by_level[l]);
         }
-        tables[i] = lanes.table4(&errors);
+        // Level `i` of the code, in lane `i`.
+        let shifts = lanes.load_i(&[1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1]);
+        let level = (lanes.splat_i(neighbours.points[point].into()) * shifts).shr::<14>() & lanes.splat_i(3);
+        let (low, high) = (level.equal(lanes.splat_i(0)), level.equal(lanes.splat_i(2)));
+        let [e0, e1, e2] = errors;
+        let in_order = (low | e1.le(e0)) & (high | e1.le(e2)) & (!low | e0.le(e1)) & (!high | e2.le(e1));
+        let lists = if (!in_order).any() { neighbours.all } else { neighbours.short };
+        let (start, len) = Lists::list(lists.places[point]);
+        let list = &lists.codes[start..start + len.next_multiple_of(Lists::MULTIPLE)];
+
+        let mut tables = [lanes.table4(&[0.0; 4]); POINT];
+        for i in 0..POINT {
+            tables[i] = lanes.table4(&[by_level[0][i], by_level[1][i], by_level[2][i], 0.0]);
+        }
+        let mut best = lanes.splat(f32::MAX);
+        let mut step_of_best = lanes.splat_i(0);
+        for (step, codes) in list.chunks_exact(Lists::MULTIPLE).enumerate() {
+            let code = lanes.load_u16(codes);
+            let mut error = lanes.lookup4(tables[0], code);
+            error = error + lanes.lookup4(tables[1], code.shr::<2>());
+            error = error + lanes.lookup4(tables[2], code.shr::<4>());
+            error = error + lanes.lookup4(tables[3], code.shr::<6>());
+            error = error + lanes.lookup4(tables[4], code.shr::<8>());
+            error = error + lanes.lookup4(tables[5], code.shr::<10>());
+            error = error + lanes.lookup4(tables[6], code.shr::<12>());
+            error = error + lanes.lookup4(tables[7], code.shr::<14>());
+            let nearer = error.lt(best);
+            best = nearer.select(error, best);
+            step_of_best = nearer.select_i(lanes.splat_i(step as i32), step_of_best);
+        }
+        // Errors are not negative, so their bits have the same order; the first of equal errors takes precedence.
+        let least = lanes.least_of_eight(best.bits());
+        let at = step_of_best.shl::<3>() + lanes.load_i(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        let first = lanes.least_of_eight(least.equal(best.bits()).select_i(at, lanes.splat_i(i32::MAX)));
+        let (mut error, mut place) = ([0; MAX_LANES], [0; MAX_LANES]);
+        least.store(&mut error);
+        first.store(&mut place);
+        (error[0] != f32::MAX.to_bits() as i32).then(|| list[place[0] as usize])
     }
-    let mut best = lanes.splat(f32::MAX);
-    let mut step_of_best = lanes.splat_i(0);
-    for (step, codes) in list.chunks_exact(L::N).enumerate() {
-        let code = lanes.load_u16(codes);
-        let mut error = lanes.lookup4(tables[0], code);
-        error = error + lanes.lookup4(tables[1], code.shr::<2>());
-        error = error + lanes.lookup4(tables[2], code.shr::<4>());
-        error = error + lanes.lookup4(tables[3], code.shr::<6>());
-        error = error + lanes.lookup4(tables[4], code.shr::<8>());
-        error = error + lanes.lookup4(tables[5], code.shr::<10>());
-        error = error + lanes.lookup4(tables[6], code.shr::<12>());
-        error = error + lanes.lookup4(tables[7], code.shr::<14>());
-        let nearer = error.lt(best);
-        best = nearer.select(error, best);
-        step_of_best = nearer.select_i(lanes.splat_i(step as i32), step_of_best);
-    }
-    // Errors are not negative, so their bits have the same order; the first of equal errors takes precedence.
-    let (mut errors, mut steps) = ([0; MAX_LANES], [0; MAX_LANES]);
-    best.bits().store(&mut errors);
-    step_of_best.store(&mut steps);
-    let mut first = u64::MAX;
-    for i in 0..L::N {
-        first = first.min((errors[i] as u64) << 32 | (steps[i] as u64 * L::N as u64 + i as u64));
-    }
-    (first >> 32 != u64::from(f32::MAX.to_bits())).then(|| list[first as u32 as usize])
 }
 
 /// One value per lane for each of several positions, in memory.
@@ -434,6 +462,71 @@ pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Isa;
+    use crate::dispatch::Kernel;
+    use gguf_test::random::Random;
+
+    /// The neighbour for levels that are not in the codebook.
+    struct Choice<'a> {
+        levels: [u8; POINT],
+        near: Near<'a>,
+    }
+
+    impl Kernel for Choice<'_> {
+        type Output = Option<u16>;
+
+        fn plain(self) -> Option<u16> {
+            let Near { x, matrix, sigma2, scale, delta } = self.near;
+            let index = place(&self.levels, x, &weights(x, matrix, sigma2), scale, delta).ok()?.0;
+            Some(IQ1_CODES[usize::from(index)])
+        }
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Option<u16> {
+            let point = self.levels.iter().rev().fold(0, |point, &l| point * 3 + usize::from(l));
+            lanes.eight().call(Nearest { neighbours: Neighbours::get(), point, near: self.near })
+        }
+    }
+
+    /// Every kernel finds the neighbour that the reference finds among all of them: for values that are nearest to their levels, for values next
+    /// to the middle of two levels, and for any others.
+    #[test]
+    fn kernels_choose_the_nearest() {
+        let mut random = Random::new("neighbours of IQ1", 0);
+        let mut searched = 0;
+        for turn in 0..40_000 {
+            let scale = [1e-30, 0.01 + random.unit(), 1e15][turn % 16 / 7];
+            let delta = if random.below(2) == 0 { DELTA } else { -DELTA };
+            let (mut levels, mut x, mut matrix) = ([0; POINT], [0.0f32; POINT], [0.0; POINT]);
+            for i in 0..POINT {
+                levels[i] = random.below(3) as u8;
+                let middle = value(levels[i], delta) + [0.5, -0.5][random.below(2)];
+                let middle = middle.clamp(value(0, delta) + 0.5, value(2, delta) - 0.5) * scale;
+                x[i] = match (turn / 16 % 4, random.below(3)) {
+                    (1, 0) => middle,
+                    (1, 1) => [middle.next_up(), middle.next_down()][random.below(2)],
+                    (2, 0) => scale * (4.0 * random.unit() - 2.0),
+                    (3, 0) => scale * value(levels[i], delta) * 8.0,
+                    _ => scale * (value(levels[i], delta) + 0.98 * random.unit() - 0.49),
+                };
+                matrix[i] = [0.0, 1.0, random.unit(), random.unit() * 1e6][random.below(4)];
+            }
+            let choice = |sigma2| Choice {
+                levels,
+                near: Near { x: &x, matrix: (turn % 5 != 0).then_some(&matrix), sigma2, scale, delta },
+            };
+            let point = levels.iter().rev().fold(0, |point, &l| point * 3 + usize::from(l));
+            if matches!(grids::iq1().place(point), PointPlace::Near(_)) {
+                searched += 1;
+                let sigma2 = scale * scale * random.unit();
+                let expected = choice(sigma2).plain();
+                for isa in Isa::available() {
+                    assert_eq!(isa.run(choice(sigma2)), expected, "{isa}: {levels:?} {x:?} {matrix:?} {scale} {delta}");
+                }
+            }
+        }
+        assert!(searched > 20_000, "only {searched} points were not in the codebook");
+    }
 
     /// A network that sorts all rows of zeros and ones sorts everything.
     #[test]
