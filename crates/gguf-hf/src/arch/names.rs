@@ -215,15 +215,18 @@ mod tests {
     fn blocks_behind_those_of_the_model() {
         let llama = *gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1;
         let table = Checkpoint {
-            names: TensorNames {
+            names: Box::leak(Box::new(TensorNames {
                 appended: &[
                     ("mtp.layers.{}.", "layers.{}."),
                     ("mtp.fc.", "layers.{}.eh_proj."),
                     ("draft.{}.", "layers.{0}."),
                 ],
-                ..llama.names
-            },
-            facts: TensorFacts { peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")], ..llama.facts },
+                ..*llama.names
+            })),
+            facts: Box::leak(Box::new(TensorFacts {
+                peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")],
+                ..*llama.facts
+            })),
             ..llama
         };
         let named = |name| in_appended_block(&table, name, 40);

@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["AfmoeForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

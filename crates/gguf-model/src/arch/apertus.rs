@@ -17,14 +17,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK_NORMS, QKV_OF_VALUES, OUTPUT_WITH_BIAS, QK_NORMS, UNGATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["ApertusForCausalLM"],
-        facts: TensorFacts {
+        facts: &TensorFacts {
             peeked: &[
                 ("xielu_alpha_n", "layers.{}.mlp.act_fn.alpha_n"),
                 ("xielu_alpha_p", "layers.{}.mlp.act_fn.alpha_p"),
                 ("xielu_beta", "layers.{}.mlp.act_fn.beta"),
                 ("xielu_eps", "layers.{}.mlp.act_fn.eps"),
             ],
-            ..super::llama::LLAMA.facts
+            ..*super::llama::LLAMA.facts
         },
         early_keys: &[ACTIVATION],
         ..super::llama::LLAMA

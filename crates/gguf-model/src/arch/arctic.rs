@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["ArcticForCausalLM"],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             vocab: Vocab::read_by(&[Reader::ChangedSentencePiece(Changes::Arctic)]),
             ..Tokenizer::BPE
         },

@@ -29,8 +29,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["SarvamMoEForCausalLM", "modeling_sarvam_moe.SarvamMoEForCausalLM"],
-            names: TensorNames { rename: &[(".gate.expert_bias", ".gate.centered_bias")], ..TensorNames::TEXT },
-            facts: TensorFacts {
+            names: &TensorNames { rename: &[(".gate.expert_bias", ".gate.centered_bias")], ..TensorNames::TEXT },
+            facts: &TensorFacts {
                 peeked: &[("expert_biases", "layers.{}.mlp.gate.centered_bias")],
                 ..TensorFacts::NONE
             },

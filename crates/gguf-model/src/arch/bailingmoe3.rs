@@ -41,7 +41,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint { classes: &["BailingMoeV3ForCausalLM"], keys: &[FIELDS, GENERIC, KEYS], ..LING3 },
         Checkpoint {
             classes: &["BailingMoeV3VLForConditionalGeneration"],
-            names: TensorNames { skip: &[("linear_proj*", "")], ..LING3.names },
+            names: &TensorNames { skip: &[("linear_proj*", "")], ..*LING3.names },
             refuse: &[
                 LORA,
                 UNSAFE,

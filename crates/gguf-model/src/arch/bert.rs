@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
-            names: TensorNames {
+            names: &TensorNames {
                 roots: &["distilbert."],
                 layers: &["transformer.layer.{}."],
                 skip: &[
@@ -30,23 +30,23 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                     ("cls.predictions*", ""),
                     ("cls.seq_relationship*", ""),
                 ],
-                ..BERT.names
+                ..*BERT.names
             },
             keys: &[ALL_POSITIONS, DISTILLED, GENERIC, NOT_CAUSAL, POOLING, LABELS],
             ..BERT
         },
         Checkpoint {
             classes: &["RobertaModel", "RobertaForSequenceClassification"],
-            names: TensorNames { roots: &["roberta."], ..BERT.names },
+            names: &TensorNames { roots: &["roberta."], ..*BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            tokenizer: Tokenizer { vocab: Vocab::BPE, first_keys: &[], keys: &[TOKEN_TYPES], ..BERT.tokenizer },
+            tokenizer: &Tokenizer { vocab: Vocab::BPE, first_keys: &[], keys: &[TOKEN_TYPES], ..*BERT.tokenizer },
             ..BERT
         },
         Checkpoint {
             classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
-            names: TensorNames { roots: &["roberta."], ..BERT.names },
+            names: &TensorNames { roots: &["roberta."], ..*BERT.names },
             keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
-            tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::XlmRoberta]), first_keys: &[], ..BERT.tokenizer },
+            tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::XlmRoberta]), first_keys: &[], ..*BERT.tokenizer },
             ..BERT
         },
     ],
@@ -54,7 +54,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// Defaults of all classes.
 pub(super) const BERT: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         roots: &["bert."],
         layers: &["encoder.layer.{}."],
         // Norm parameters under the names of the first, TensorFlow checkpoints.
@@ -68,7 +68,7 @@ pub(super) const BERT: Checkpoint = Checkpoint {
         ],
         ..TensorNames::TEXT
     },
-    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::WordPiece]), first_keys: &[TOKEN_TYPES], ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::WordPiece]), first_keys: &[TOKEN_TYPES], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

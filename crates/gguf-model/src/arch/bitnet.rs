@@ -13,13 +13,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, SCALES],
     checkpoints: &[Checkpoint {
         classes: &["BitnetForCausalLM", "BitNetForCausalLM"],
-        facts: TensorFacts { present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")], ..TensorFacts::NONE },
+        facts: &TensorFacts { present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")], ..TensorFacts::NONE },
         refuse: &[(
             "@is_2b4t",
             "BitNet b1.58 2B4T (tensors named ffn_sub_norm), whose squared ReLU llama.cpp does not compute",
         )],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

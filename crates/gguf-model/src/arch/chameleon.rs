@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, PERMUTED_EMBD_QKV, EMBD_OUTPUT, HEAD_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["ChameleonForConditionalGeneration", "ChameleonForCausalLM"],
-        names: TensorNames { skip: &[("vqmodel*", "")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("vqmodel*", "")], ..TensorNames::TEXT },
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -14,14 +14,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GlmForCausalLM", "ChatGLMModel", "ChatGLMForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["transformer.", "model."],
             layers: &["encoder.layers.{}.", "layers.{}."],
             skip: &[("*rotary_pos_emb.inv_freq", "")],
             ..TensorNames::TEXT
         },
         keys: &[KEYS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             special_tokens: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
             ..Tokenizer::BPE
         },

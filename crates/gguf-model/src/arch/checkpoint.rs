@@ -36,7 +36,7 @@ pub struct Checkpoint {
     /// The name in `general.architecture`; if empty, the first name of the [`Architecture`].
     pub name: &'static str,
     /// The names of its tensors.
-    pub names: TensorNames,
+    pub names: &'static TensorNames,
     /// Rows whose values are divided by 2 once for every `rescale_every_n_layers` blocks before theirs.
     pub rescaled: &'static [&'static str],
     /// Whether tensors of blocks beyond the model's own are omitted.
@@ -53,7 +53,7 @@ pub struct Checkpoint {
     /// Unsupported configurations: a formula, and its description for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// What formulas learn from its tensors.
-    pub facts: TensorFacts,
+    pub facts: &'static TensorFacts,
     /// Whether this is a draft model. The fact `@target` is then the configuration of the target model, whose folder has
     /// the tokenizer.
     pub is_draft: bool,
@@ -65,13 +65,13 @@ pub struct Checkpoint {
     /// Key-values in file order. One that is set again keeps its place and takes the new value.
     pub keys: &'static [&'static [Key]],
     /// Its tokenizer.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: &'static Tokenizer,
     /// Tensors that are computed.
     pub computed: &'static [Computed],
     /// Whether `config.json` is used without the defaults of its class.
     pub is_raw: bool,
     /// The types in which its tensors are stored.
-    pub types: StoredTypes,
+    pub types: &'static StoredTypes,
 }
 
 /// The names of the tensors of a checkpoint, and those that are omitted.
@@ -179,7 +179,7 @@ impl Checkpoint {
         classes: &[],
         when: "",
         name: "",
-        names: TensorNames::TEXT,
+        names: &TensorNames::TEXT,
         rescaled: &[],
         drops_further_blocks: false,
         separates_mtp: false,
@@ -187,15 +187,15 @@ impl Checkpoint {
         dense: &[],
         dense_modules: false,
         refuse: &[],
-        facts: TensorFacts::NONE,
+        facts: &TensorFacts::NONE,
         is_draft: false,
         sizes: "",
         early_keys: &[],
         keys: &[groups::GENERIC],
-        tokenizer: Tokenizer::BPE,
+        tokenizer: &Tokenizer::BPE,
         computed: &[],
         is_raw: false,
-        types: StoredTypes::ASKED,
+        types: &StoredTypes::ASKED,
     };
 
     /// The name in `general.architecture`.

@@ -14,12 +14,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["CogVLMForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             rename: &[("vision_expert_", "visual_expert_"), ("vision_mlp.", "visual_mlp.")],
             ..TensorNames::TEXT
         },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-        tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Cohere2ForCausalLM"],
         keys: &[GENERIC, KEYS, NO_ROPE_SCALING],
-        names: TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
+        names: &TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
         ..Checkpoint::TEXT
     }],
 };

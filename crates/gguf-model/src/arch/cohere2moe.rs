@@ -30,7 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORM, QKV_OF_VALUES, OUTPUT, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED, MTP],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2MoeForCausalLM"],
-        names: TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
+        names: &TensorNames { zero: &["*.bias"], ..TensorNames::TEXT },
         refuse: &[(
             "num_shared_experts and (shared_expert_combination_strategy|'average') != 'average'",
             "a shared_expert_combination_strategy other than \"average\"",

@@ -13,9 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DbrxForCausalLM"],
-        names: TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        types: StoredTypes { forces_type: true, ..StoredTypes::ASKED },
+        types: &StoredTypes { forces_type: true, ..StoredTypes::ASKED },
         ..Checkpoint::TEXT
     }],
 };

@@ -37,7 +37,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 EQUAL_FREQUENCIES,
             ],
             keys: &[GENERIC, HEADS_OF_BLOCKS, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-            tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::ByteFallback]), ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::ByteFallback]), ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

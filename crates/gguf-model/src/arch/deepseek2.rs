@@ -37,10 +37,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 "YoutuForCausalLM",
                 "YoutuVLForConditionalGeneration",
             ],
-            names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: SKIP, ..TensorNames::TEXT },
             drops_further_blocks: true,
             keys: &[LATENT_FIELDS, GENERIC, LATENT_KEYS],
-            tokenizer: Tokenizer {
+            tokenizer: &Tokenizer {
                 vocab: Vocab::read_by(&[Reader::Bpe, Reader::Kimi { has_end: false }]),
                 ..Tokenizer::BPE
             },
@@ -49,9 +49,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint {
             classes: &["Glm4MoeLiteForCausalLM"],
             separates_mtp: true,
-            names: TensorNames { skip: SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: SKIP, ..TensorNames::TEXT },
             keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_MTP],
-            tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

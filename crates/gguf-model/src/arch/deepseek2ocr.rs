@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCRForCausalLM", "UnlimitedOCRForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
             ..TensorNames::TEXT
         },

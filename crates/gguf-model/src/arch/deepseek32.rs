@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV32ForCausalLM"],
         keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, MTP_KEYS, KEYS],
-        tokenizer: Tokenizer { keys: &[BEGINS], ..SPARSE.tokenizer },
+        tokenizer: &Tokenizer { keys: &[BEGINS], ..*SPARSE.tokenizer },
         ..SPARSE
     }],
 };
@@ -52,14 +52,14 @@ pub(super) const GLM: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["GlmMoeDsaForCausalLM"],
         keys: &[MTP_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, MTP_KEYS, KEYS, GLM_KEYS],
-        tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..SPARSE.tokenizer },
+        tokenizer: &Tokenizer { special_tokens: GLM_TOKENS, ..*SPARSE.tokenizer },
         ..SPARSE
     }],
     ..ARCHITECTURE
 };
 
 const SPARSE: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
         ..TensorNames::TEXT
     },

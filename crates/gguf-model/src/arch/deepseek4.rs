@@ -39,14 +39,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, MTP],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV4ForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[
                 ("mtp.*", ""),
                 ("aligner.*", ""),
                 ("image_*", ""),
                 ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
             ],
-            ..DEEPSEEK4.names
+            ..*DEEPSEEK4.names
         },
         separates_mtp: true,
         refuse: &[("@mtp == 'only'", "a file of only the MTP blocks")],
@@ -58,7 +58,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 /// Defaults of models and drafts.
 const DEEPSEEK4: Checkpoint = Checkpoint {
     early_keys: &[TEMPLATE],
-    types: StoredTypes { keeps_types: true, ..StoredTypes::ASKED },
+    types: &StoredTypes { keeps_types: true, ..StoredTypes::ASKED },
     ..Checkpoint::TEXT
 };
 
@@ -66,7 +66,7 @@ const DEEPSEEK4: Checkpoint = Checkpoint {
 pub(super) const DRAFT: Checkpoint = Checkpoint {
     classes: &["DeepseekV4DSparkModel"],
     is_draft: true,
-    names: TensorNames {
+    names: &TensorNames {
         skip: &[
             ("^layers.*", ""),
             ("^embed.*", ""),
@@ -87,10 +87,10 @@ pub(super) const DRAFT: Checkpoint = Checkpoint {
             ("mtp.{}.hc_head_", "hc_head_"),
             ("mtp.{}.", "layers.{0}."),
         ],
-        ..DEEPSEEK4.names
+        ..*DEEPSEEK4.names
     },
     keys: &[DRAFT_FIELDS, ROPE, GENERIC, KEYS, DRAFT_KEYS],
-    tokenizer: Tokenizer { keys: &[DRAFT_TOKENIZER], ..DEEPSEEK4.tokenizer },
+    tokenizer: &Tokenizer { keys: &[DRAFT_TOKENIZER], ..*DEEPSEEK4.tokenizer },
     ..DEEPSEEK4
 };
 

@@ -30,34 +30,34 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN, deepseek4::BLOCK, deepseek4::FEED_FORWARD, ROUTER],
     checkpoints: &[
-        Checkpoint { when: INTERLEAVED, names: TensorNames { rename: INTERLEAVED_NAMES, ..PLAIN.names }, ..PLAIN },
+        Checkpoint { when: INTERLEAVED, names: &TensorNames { rename: INTERLEAVED_NAMES, ..*PLAIN.names }, ..PLAIN },
         PLAIN,
-        Checkpoint { when: INTERLEAVED, names: TensorNames { rename: INTERLEAVED_NAMES, ..SPARK.names }, ..SPARK },
+        Checkpoint { when: INTERLEAVED, names: &TensorNames { rename: INTERLEAVED_NAMES, ..*SPARK.names }, ..SPARK },
         SPARK,
         Checkpoint {
             classes: &["MuseGlimmerAssistantModel"],
             keys: &[GENERIC, MUSE_KEYS],
-            tokenizer: Tokenizer { keys: &[MUSE_MASK], ..DFLASH.tokenizer },
+            tokenizer: &Tokenizer { keys: &[MUSE_MASK], ..*DFLASH.tokenizer },
             ..DFLASH
         },
         Checkpoint {
             classes: &["Gemma4DSparkModel"],
-            names: TensorNames {
+            names: &TensorNames {
                 rename: &[
                     ("post_attention_layernorm", "attention_post_norm"),
                     ("pre_feedforward_layernorm", "post_attention_layernorm"),
                     ("confidence_proj.", "confidence_head.proj."),
                 ],
                 skip: &[FREQUENCIES, ("embed_tokens.weight", "(has_embed_tokens|true) == false")],
-                ..DFLASH.names
+                ..*DFLASH.names
             },
             refuse: GEMMA_REFUSE,
-            facts: TensorFacts {
+            facts: &TensorFacts {
                 present: &[("has_confidence_head", "*confidence_*proj*"), ("has_output", "*lm_head.weight")],
-                ..DFLASH.facts
+                ..*DFLASH.facts
             },
             keys: &[GEMMA_FIELDS, FIELDS, GENERIC, POOLING, KEYS, GEMMA_KEYS],
-            tokenizer: Tokenizer { keys: &[GEMMA_MASK], ..DFLASH.tokenizer },
+            tokenizer: &Tokenizer { keys: &[GEMMA_MASK], ..*DFLASH.tokenizer },
             computed: &[Computed::Values("rope_freqs.weight", "frequencies")],
             ..DFLASH
         },
@@ -72,9 +72,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const PLAIN: Checkpoint = Checkpoint {
     classes: &["DFlashDraftModel", "DFlash2DraftModel"],
-    names: TensorNames {
+    names: &TensorNames {
         skip: &[FREQUENCIES, ("embed_tokens.weight", "(has_embed_tokens|true) == false")],
-        ..DFLASH.names
+        ..*DFLASH.names
     },
     keys: &[FIELDS, GENERIC, POOLING, KEYS],
     ..DFLASH
@@ -82,16 +82,16 @@ const PLAIN: Checkpoint = Checkpoint {
 
 const SPARK: Checkpoint = Checkpoint {
     classes: &["Qwen3DSparkModel", "DSparkDraftModel", "DSparkSpeculator", "Lfm2DSparkDraftModel", "LingDSparkModel"],
-    names: TensorNames {
+    names: &TensorNames {
         skip: &[
             FREQUENCIES,
             ("t2d", ""),
             ("embed_tokens.weight", "(has_embed_tokens|true) == false"),
             ("lm_head.weight", "(draft_vocab_size or vocab_size) == vocab_size"),
         ],
-        ..DFLASH.names
+        ..*DFLASH.names
     },
-    facts: TensorFacts { ids: "d2t", present: &[("has_confidence_head", "*confidence_head.proj*")], ..DFLASH.facts },
+    facts: &TensorFacts { ids: "d2t", present: &[("has_confidence_head", "*confidence_head.proj*")], ..*DFLASH.facts },
     refuse: &[
         ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
         ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
@@ -107,7 +107,7 @@ const SPARK: Checkpoint = Checkpoint {
 
 const DFLASH: Checkpoint = Checkpoint {
     is_draft: true,
-    tokenizer: Tokenizer { takes_target_class: true, keys: &[MASK_TOKEN], ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { takes_target_class: true, keys: &[MASK_TOKEN], ..Tokenizer::BPE },
     refuse: &[MASK],
     ..Checkpoint::TEXT
 };

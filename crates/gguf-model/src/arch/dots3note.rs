@@ -38,7 +38,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, OWN_INDEXER, GATED_FFN, EXPERTS, REQUIRED_SELECTION_BIAS, SHARED_EXPERTS, MTP],
     checkpoints: &[Checkpoint {
         classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration", "Dots3NoteTextForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[
                 ("lm_head.weight", "tie_word_embeddings"),
                 ("*sam_model*", ""),
@@ -77,7 +77,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("swa_q_lora_rank != q_lora_rank", "another q_lora_rank in sliding windows"),
         ],
         keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
-        tokenizer: Tokenizer { special_tokens: &[("eot", "<|endofassistant|>")], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { special_tokens: &[("eot", "<|endofassistant|>")], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["DreamModel"],
         keys: &[GENERIC, POOLING, NOT_CAUSAL, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::MARKED_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::MARKED_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

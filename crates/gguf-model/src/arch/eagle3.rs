@@ -30,11 +30,11 @@ const EAGLE3: Checkpoint = Checkpoint {
         "a number of eagle_aux_hidden_state_layer_ids other than 3",
     )],
     is_draft: true,
-    names: TensorNames { rename: &[("midlayer.", "layers.0.")], skip: &[("t2d", "")], ..TensorNames::TEXT },
-    facts: TensorFacts { ids: "d2t", ..TensorFacts::NONE },
+    names: &TensorNames { rename: &[("midlayer.", "layers.0.")], skip: &[("t2d", "")], ..TensorNames::TEXT },
+    facts: &TensorFacts { ids: "d2t", ..TensorFacts::NONE },
     early_keys: &[EARLY],
     keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-    tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };

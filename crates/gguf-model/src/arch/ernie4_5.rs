@@ -30,9 +30,9 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
     ],
     checkpoints: &[Checkpoint {
         classes: &["Ernie4_5_MoeForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[("mtp_block.*", ""), ("mtp_emb_norm.*", ""), ("mtp_hidden_norm.*", ""), ("mtp_linear_proj.*", "")],
-            ..CHECKPOINT.names
+            ..*CHECKPOINT.names
         },
         keys: &[GENERIC, EXPERT_KEYS],
         ..CHECKPOINT
@@ -41,8 +41,8 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames { rename: &[("ernie.", "model.")], ..TensorNames::TEXT },
-    tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE_PREFIX], ..Tokenizer::BPE },
+    names: &TensorNames { rename: &[("ernie.", "model.")], ..TensorNames::TEXT },
+    tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE_PREFIX], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

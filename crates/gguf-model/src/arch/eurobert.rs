@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["EuroBertModel", "JinaEmbeddingsV5Model"],
         keys: &[GENERIC, NOT_CAUSAL, NO_ROPE_SCALING, POOLING],
-        tokenizer: Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneForCausalLM"],
-        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         refuse: &[EQUAL_FREQUENCIES],
         keys: &[GENERIC, KEYS],
         computed: &[Computed::Llama3Freqs],

@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Exaone4_5_ForConditionalGeneration"],
-            names: TensorNames { appended: APPENDED, skip: WITHOUT_MTP, ..TensorNames::TEXT },
+            names: &TensorNames { appended: APPENDED, skip: WITHOUT_MTP, ..TensorNames::TEXT },
             keys: &[MTP_FIELDS, GENERIC, VOCAB_SIZE, KEYS, MTP_OF_45],
             computed: &[Computed::Llama3FreqsBy(16)],
             ..Checkpoint::TEXT

@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV_OF_KEYS, OUTPUT, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED, MTP],
     checkpoints: &[Checkpoint {
         classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
-        names: TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
+        names: &TensorNames { appended: super::exaone4::APPENDED, ..TensorNames::TEXT },
         keys: &[MTP_COUNT, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
         computed: &[Computed::Llama3FreqsBy(16)],
         ..Checkpoint::TEXT

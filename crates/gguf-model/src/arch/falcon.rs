@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["FalconForCausalLM", "RWForCausalLM"],
-        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

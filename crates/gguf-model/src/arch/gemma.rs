@@ -13,9 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["GemmaForCausalLM"],
-        names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[END_OF_TURN, NO_SPACE_PREFIX], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[END_OF_TURN, NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -19,9 +19,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, QKV, OUTPUT, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Gemma2ForCausalLM"],
-        names: TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "")], ..TensorNames::TEXT },
         keys: &[GEMMA_KEYS, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[NO_SPACE_PREFIX], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[NO_SPACE_PREFIX], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

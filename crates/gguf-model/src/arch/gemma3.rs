@@ -52,7 +52,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
 };
 
 const GEMMA3: Checkpoint = Checkpoint {
-    tokenizer: Tokenizer {
+    tokenizer: &Tokenizer {
         vocab: Vocab::SENTENCE_PIECE_OR_BPE,
         keys: &[SPACE],
         trims_embeddings: true,

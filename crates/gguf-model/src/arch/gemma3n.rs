@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
         refuse: &[("altup_num_inputs != 4", "an altup_num_inputs other than 4")],
         keys: &[GENERIC, super::gemma3::KEYS, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, keys: &[super::gemma3::SPACE], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, keys: &[super::gemma3::SPACE], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

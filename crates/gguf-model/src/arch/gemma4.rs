@@ -55,7 +55,7 @@ pub(super) const ASSISTANT: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
-        names: TensorNames { skip: &[("*masked_embedding*", "")], ..GEMMA4.names },
+        names: &TensorNames { skip: &[("*masked_embedding*", "")], ..*GEMMA4.names },
         refuse: &[
             NOT_PROPORTIONAL,
             ("backbone_hidden_size == hidden_size", "a target (backbone_hidden_size) of the same hidden_size"),
@@ -111,7 +111,7 @@ const NOT_PROPORTIONAL: (&str, &str) =
 const GEMMA4: Checkpoint = Checkpoint {
     refuse: &[NOT_PROPORTIONAL],
     keys: &[GENERIC, super::gemma3::KEYS, KEYS],
-    tokenizer: Tokenizer {
+    tokenizer: &Tokenizer {
         vocab: Vocab::read_by(&[Reader::Gemma4]),
         keys: &[TOKENIZER],
         trims_embeddings: true,

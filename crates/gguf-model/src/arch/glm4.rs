@@ -27,7 +27,7 @@ const GLM4: Checkpoint = Checkpoint {
             and int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5)) % 2 != 0",
         "an odd number of rotated elements (partial_rotary_factor)",
     )],
-    tokenizer: Tokenizer {
+    tokenizer: &Tokenizer {
         special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
         ..Tokenizer::BPE
     },

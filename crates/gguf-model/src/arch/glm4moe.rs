@@ -22,13 +22,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"],
             separates_mtp: true,
             keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
-            tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["SolarOpenForCausalLM"],
             keys: &[MTP_FIELDS, GENERIC, KEYS, MTP_KEYS],
-            tokenizer: Tokenizer {
+            tokenizer: &Tokenizer {
                 special_tokens: &[
                     ("eos", "<|endoftext|>"),
                     ("eot", "<|endoftext|>"),

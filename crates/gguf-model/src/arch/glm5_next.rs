@@ -59,7 +59,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["Glm5NextForConditionalGeneration"],
         separates_mtp: true,
         keeps_main_blocks: true,
-        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         refuse: &[
             ("len(layer_types) != num_hidden_layers", "layer_types of another length than num_hidden_layers"),
             ("not mla_use_nope or qk_rope_head_dim != 0", "rotated latent attention"),
@@ -67,8 +67,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("not (mhc|true)", "a model without mixed hidden states (mhc is false)"),
         ],
         keys: &[FIELDS, GENERIC, KEYS],
-        tokenizer: Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
-        types: StoredTypes {
+        tokenizer: &Tokenizer { special_tokens: GLM_TOKENS, ..Tokenizer::BPE },
+        types: &StoredTypes {
             precise: &["blk.*hc_attn_*", "blk.*hc_ffn_*", "blk.*indexer_compressor_*"],
             ..StoredTypes::ASKED
         },

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GPTNeoXForCausalLM"],
-        names: TensorNames { roots: &["gpt_neox."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["gpt_neox."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

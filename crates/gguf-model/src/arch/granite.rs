@@ -21,18 +21,18 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteForCausalLM"],
-            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS],
-            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
             name: "granitemoe",
-            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED],
-            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

@@ -63,8 +63,8 @@ const HYBRID: Checkpoint = Checkpoint {
             "a state space that is not a multiple of d_head or 64 elements",
         ),
     ],
-    names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
-    tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+    names: &TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+    tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     is_raw: true,
     ..Checkpoint::TEXT

@@ -25,17 +25,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["GraniteSWAForCausalLM"],
-            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW],
-            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["GraniteMoeSWAForCausalLM"],
-            names: TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
+            names: &TensorNames { skip: GRANITE_SKIP, ..TensorNames::TEXT },
             keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW, GRANITE_SHARED],
-            tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },

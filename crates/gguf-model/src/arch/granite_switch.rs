@@ -30,7 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, BLOCK, ADAPTERS],
     checkpoints: &[Checkpoint {
         classes: &["GraniteSwitchForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[
                 ("switch.*", ""),
                 ("*adapter_token_ids", ""),
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..TensorNames::TEXT
         },
         keys: &[GRANITE_FIELDS, FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
         computed: &[Computed::Llama3Freqs],
         ..Checkpoint::TEXT
     }],

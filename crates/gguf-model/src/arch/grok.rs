@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["GrokForCausalLM", "Grok1ForCausalLM"],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

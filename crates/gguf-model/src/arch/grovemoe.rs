@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM"],
-        names: TensorNames { skip: &[("*.expert_bias", "")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("*.expert_bias", "")], ..TensorNames::TEXT },
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

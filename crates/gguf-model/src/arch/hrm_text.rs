@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HrmTextForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             layers: &["L_module.layers.{}.", "H_module.layers.{}."],
             renumbered: &[("H_module.layers.", "[layers_per_stack + i for i]")],
             ..TensorNames::TEXT

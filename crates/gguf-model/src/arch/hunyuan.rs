@@ -40,9 +40,9 @@ const UNKNOWN_SCALING: &str =
     "dynamic scaling with a rope_theta other than 10000 or a max_position_embeddings other than 32768 and 262144";
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
+    names: &TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
     keys: &[PRESETS, GENERIC, KEYS],
-    tokenizer: Tokenizer { keys: &[TOKENIZER], ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { keys: &[TOKENIZER], ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

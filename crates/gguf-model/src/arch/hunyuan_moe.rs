@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV, OUTPUT, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanMoEV1ForCausalLM"],
-        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         refuse: &[
             (
                 "not all([n == moe_intermediate_size[0] for n in moe_intermediate_size])",
@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("not all([n == num_shared_expert[0] for n in num_shared_expert])", "different num_shared_expert"),
         ],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             vocab: Vocab::read_by(&[Reader::Tiktoken { has_defaults: false }]),
             keys: &[TOKENIZER],
             ..Tokenizer::BPE

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["HYV3ForCausalLM"],
         separates_mtp: true,
-        names: TensorNames { rename: &[(".final_layernorm.", ".shared_head.norm.")], ..TensorNames::TEXT },
+        names: &TensorNames { rename: &[(".final_layernorm.", ".shared_head.norm.")], ..TensorNames::TEXT },
         keys: &[MTP_FIELDS, GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -39,9 +39,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             when: "enable_lm_head_fp32",
-            types: StoredTypes {
+            types: &StoredTypes {
                 precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight", "output.weight"],
-                ..HY_V4.types
+                ..*HY_V4.types
             },
             ..HY_V4
         },
@@ -51,7 +51,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const HY_V4: Checkpoint = Checkpoint {
     classes: &["HYV4ForCausalLM"],
-    names: TensorNames {
+    names: &TensorNames {
         skip: &[
             ("lm_head.weight", "tie_word_embeddings"),
             ("*sam_model*", ""),
@@ -89,7 +89,7 @@ const HY_V4: Checkpoint = Checkpoint {
         ("first_k_dense_replace == null and mlp_layer_types == null", "a model without first_k_dense_replace"),
     ],
     keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
-    types: StoredTypes {
+    types: &StoredTypes {
         precise: &["blk.*.hc_attn_fn.weight", "blk.*.hc_ffn_fn.weight", "output_hc_fn.weight"],
         ..StoredTypes::ASKED
     },

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["InternLM2ForCausalLM"],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             vocab: Vocab { readers: &[Reader::ChangedSentencePiece(Changes::InternLm2)], quirks: &[Quirk::InternLm2] },
             ..Tokenizer::BPE
         },

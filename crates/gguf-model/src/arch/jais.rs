@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JAISLMHeadModel"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["transformer."],
             layers: &["h.{}."],
             skip: &[("*.attn.bias", "")],
@@ -22,7 +22,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("activation_function != 'swiglu'", "an activation_function other than \"swiglu\""),
             ("position_embedding_type != 'alibi'", "a position_embedding_type other than \"alibi\""),
         ],
-        facts: TensorFacts { peeked: &[("slopes", "relative_pe.slopes")], ..TensorFacts::NONE },
+        facts: &TensorFacts { peeked: &[("slopes", "relative_pe.slopes")], ..TensorFacts::NONE },
         early_keys: &[ALIBI],
         keys: &[KEYS],
         ..Checkpoint::TEXT

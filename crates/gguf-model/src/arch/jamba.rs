@@ -16,9 +16,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JambaForCausalLM"],
-        names: TensorNames { rename: &[(".moe.", ".feed_forward.")], ..TensorNames::TEXT },
+        names: &TensorNames { rename: &[(".moe.", ".feed_forward.")], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -15,11 +15,11 @@ pub(super) const V2: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["JinaBertModel", "JinaBertForMaskedLM"],
         keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             vocab: Vocab::read_by(&[Reader::JinaBert]),
             first_keys: &[PIECES],
             keys: &[OTHERS],
-            ..BERT.tokenizer
+            ..*BERT.tokenizer
         },
         ..BERT
     }],

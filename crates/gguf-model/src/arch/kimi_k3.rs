@@ -44,7 +44,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("moe_router_activation_func != 'sigmoid'", "a moe_router_activation_func other than sigmoid"),
             ("hidden_act != 'situ'", "a hidden_act other than situ"),
         ],
-        tokenizer: Tokenizer { vocab: Vocab::KIMI, keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::KIMI, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         keys: &[FIELDS, GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::KIMI, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::KIMI, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -33,7 +33,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             keys: &[END_OF_TURN],
             template_file_first: true,
             ..Tokenizer::BPE

@@ -15,13 +15,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
-            names: TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
+            names: &TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
             keys: &[FIELDS, GENERIC, KEYS],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Lfm2Model", "Lfm2BidirectionalModel"],
-            names: TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
+            names: &TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
             dense: &[("1_Dense/model.safetensors", "linear.", "dense_2.")],
             early_keys: &[DENSE_WIDTH],
             keys: &[FIELDS, GENERIC, KEYS, NO_CAUSE, POOLING],
@@ -29,13 +29,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Lfm25AudioTokenizer"],
-            names: TensorNames {
+            names: &TensorNames {
                 skip: &[("istft.window", ""), ("emb.emb*", "")],
                 rename: &[("lfm.", "model.")],
                 ..TensorNames::TEXT
             },
             keys: &[FIELDS, GENERIC, KEYS, AUDIO_OUTPUT],
-            tokenizer: Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

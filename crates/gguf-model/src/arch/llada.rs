@@ -12,9 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["LLaDAModelLM"],
-        names: TensorNames { roots: &["model.transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["model.transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, KEYS, NOT_CAUSAL, SHIFT],
-        tokenizer: Tokenizer { vocab: Vocab::MARKED_BPE, keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::MARKED_BPE, keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -22,9 +22,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["InternLM3ForCausalLM"],
-            tokenizer: Tokenizer {
+            tokenizer: &Tokenizer {
                 vocab: Vocab { readers: &[Reader::SentencePiece], quirks: &[Quirk::InternLm3] },
-                ..LLAMA.tokenizer
+                ..*LLAMA.tokenizer
             },
             computed: &[],
             ..LLAMA
@@ -50,12 +50,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint { classes: &["LlamaBidirectionalModel"], name: "llama-embed", ..LLAMA },
         Checkpoint {
             classes: &["JanusForConditionalGeneration"],
-            names: TensorNames { skip: &[("aligner.*", ""), ("vqmodel.*", ""), ("generation_*", "")], ..LLAMA.names },
+            names: &TensorNames { skip: &[("aligner.*", ""), ("vqmodel.*", ""), ("generation_*", "")], ..*LLAMA.names },
             ..LLAMA
         },
         Checkpoint {
             classes: &["Sarashina2VisionForCausalLM"],
-            names: TensorNames { roots: &["llm.model.", "llm.", "model."], skip: &[("^norm.*", "")], ..LLAMA.names },
+            names: &TensorNames { roots: &["llm.model.", "llm.", "model."], skip: &[("^norm.*", "")], ..*LLAMA.names },
             ..LLAMA
         },
     ],
@@ -93,9 +93,9 @@ pub(super) const MISTRAL3: Architecture = Architecture {
 
 /// Defaults of Llama-like models.
 pub(super) const LLAMA: Checkpoint = Checkpoint {
-    names: TensorNames { rename: &[("text_model.", "")], ..TensorNames::TEXT },
+    names: &TensorNames { rename: &[("text_model.", "")], ..TensorNames::TEXT },
     keys: &[PERMUTED_HEADS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
-    tokenizer: Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::LLAMA, ..Tokenizer::BPE },
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };
@@ -106,9 +106,9 @@ const MISTRAL_FORMAT: &str = "mistral_params";
 /// Mistral's original layout (`MistralModel` in `conversion/mistral.py`).
 const MISTRAL: Checkpoint = Checkpoint {
     is_raw: true,
-    tokenizer: Tokenizer {
+    tokenizer: &Tokenizer {
         vocab: Vocab::read_by(&[Reader::Tekken { is_native: true }, Reader::SentencePiece, Reader::Bpe]),
-        ..LLAMA.tokenizer
+        ..*LLAMA.tokenizer
     },
     computed: &[],
     ..LLAMA

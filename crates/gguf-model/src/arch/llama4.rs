@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Llama4ForConditionalGeneration", "Llama4ForCausalLM"],
         keys: &[WIDTHS, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BPE, ..LLAMA.tokenizer },
+        tokenizer: &Tokenizer { vocab: Vocab::BPE, ..*LLAMA.tokenizer },
         ..LLAMA
     }],
 };

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MambaForCausalLM", "MambaLMHeadModel", "FalconMambaForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["backbone."],
             skip: &[("lm_head.weight", "tie_word_embeddings|tie_embeddings|true")],
             ..TensorNames::TEXT
@@ -28,7 +28,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "a state space (intermediate_size) that is not twice as wide as hidden_size",
         )],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Mamba2ForCausalLM"],
-        names: TensorNames { roots: &["model.backbone.", "backbone.", "model."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["model.backbone.", "backbone.", "model."], ..TensorNames::TEXT },
         refuse: &[
             (
                 "(mamba_d_ssm|intermediate_size|d_inner or (mamba_expand|expand or 2) * (hidden_size|d_model|dim))
@@ -37,7 +37,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         is_raw: true,
         ..Checkpoint::TEXT
     }],

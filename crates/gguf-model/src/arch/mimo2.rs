@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, FFN, MTP],
     checkpoints: &[Checkpoint {
         classes: &["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"],
-        names: TensorNames { appended: &[("mtp.layers.{}.", "layers.{}.")], ..TensorNames::TEXT },
+        names: &TensorNames { appended: &[("mtp.layers.{}.", "layers.{}.")], ..TensorNames::TEXT },
         separates_mtp: true,
         keeps_main_blocks: true,
         refuse: &[

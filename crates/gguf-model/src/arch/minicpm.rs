@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             UNEVEN_FACTORS,
         )],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         computed: &[Computed::LongRopeFactors],
         ..Checkpoint::TEXT
     }],

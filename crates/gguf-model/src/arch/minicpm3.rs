@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             UNEVEN_FACTORS,
         )],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         computed: &[Computed::LongRopeFactors],
         ..Checkpoint::TEXT
     }],

@@ -23,8 +23,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 "scaled outputs of blocks (layernorm_*_beta other than 1)",
             ),
         ],
-        facts: TensorFacts { lists_zero_rows: true, ..TensorFacts::NONE },
-        tokenizer: Tokenizer { keys: &[TOKENIZER], ..Tokenizer::BPE },
+        facts: &TensorFacts { lists_zero_rows: true, ..TensorFacts::NONE },
+        tokenizer: &Tokenizer { keys: &[TOKENIZER], ..Tokenizer::BPE },
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],

@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
-        types: StoredTypes { precise: &["*.indexer.*"], ..StoredTypes::ASKED },
+        types: &StoredTypes { precise: &["*.indexer.*"], ..StoredTypes::ASKED },
         ..Checkpoint::TEXT
     }],
 };

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"],
-        names: TensorNames {
+        names: &TensorNames {
             rename_if: &[
                 ("classifier.weight", "classifier.out_proj.weight", "labels"),
                 ("classifier.bias", "classifier.out_proj.bias", "labels"),
@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..TensorNames::TEXT
         },
         keys: &[GENERIC, NOT_CAUSAL, POOLING, KEYS, NO_ROPE_SCALING, VOCAB_SIZE, ACTIVATION],
-        tokenizer: Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { first_keys: &[TOKENIZER], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

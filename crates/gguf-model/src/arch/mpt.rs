@@ -14,9 +14,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MPTForCausalLM", "MptForCausalLM"],
-        names: TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, keys: &[SEA_LION], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::BPE_OR_SENTENCE_PIECE, keys: &[SEA_LION], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

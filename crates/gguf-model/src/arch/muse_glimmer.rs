@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["MuseGlimmerForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { late_tokens: &[("eot", "<|eot|>")], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { late_tokens: &[("eot", "<|eot|>")], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["NemotronForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[TOKENS], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[TOKENS], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -69,7 +69,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 ),
                 UNEVEN_STATE,
             ],
-            names: TensorNames { appended: &[], skip: &[("mtp.*", "")], ..NEMOTRON_H.names },
+            names: &TensorNames { appended: &[], skip: &[("mtp.*", "")], ..*NEMOTRON_H.names },
             keys: &[
                 PUZZLE_FIELDS,
                 GRANITE_FIELDS,
@@ -89,7 +89,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 const NEMOTRON_H: Checkpoint = Checkpoint {
     classes: &["NemotronHForCausalLM"],
     separates_mtp: true,
-    names: TensorNames {
+    names: &TensorNames {
         roots: &["backbone.", "model."],
         appended: &[
             ("mtp.layers.0.", "layers.{}."),

@@ -14,14 +14,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["NeoBERT", "NeoBERTLMHead", "NeoBERTForSequenceClassification"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["model."],
             layers: &["transformer_encoder.{}."],
             skip: &[("decoder.*", ""), ("pooler.dense.*", "")],
-            ..BERT.names
+            ..*BERT.names
         },
         keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS, KEYS],
-        tokenizer: Tokenizer { first_keys: &[TOKEN_TYPES], ..BERT.tokenizer },
+        tokenizer: &Tokenizer { first_keys: &[TOKEN_TYPES], ..*BERT.tokenizer },
         ..BERT
     }],
 };

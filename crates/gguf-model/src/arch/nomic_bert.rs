@@ -35,15 +35,15 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["NomicBertModel"],
-    names: TensorNames {
+    names: &TensorNames {
         layers: &["encoder.layers.{}."],
         skip: &[("pooler.dense.*", ""), ("cls.predictions*", ""), ("*mlp.experts.bias*", "")],
-        ..BERT.names
+        ..*BERT.names
     },
-    tokenizer: Tokenizer {
+    tokenizer: &Tokenizer {
         vocab: Vocab::read_by(&[Reader::NomicXlmRoberta, Reader::WordPiece]),
         first_keys: &[WORD_PIECE_TYPES],
-        ..BERT.tokenizer
+        ..*BERT.tokenizer
     },
     ..BERT
 };

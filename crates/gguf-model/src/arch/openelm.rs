@@ -13,13 +13,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["OpenELMForCausalLM"],
-        names: TensorNames { roots: &["transformer."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], ..TensorNames::TEXT },
         refuse: &[(
             "len(num_kv_heads) != block_count or len(num_query_heads) != block_count or len(ffn_multipliers) != block_count",
             "lists of another length than the number of blocks (num_kv_heads, num_query_heads, ffn_multipliers)",
         )],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

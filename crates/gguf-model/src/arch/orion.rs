@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["OrionForCausalLM"],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

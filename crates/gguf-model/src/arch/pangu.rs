@@ -12,9 +12,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, FUSED_QKV, BIASED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["PanguEmbeddedForCausalLM"],
-        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings")], ..TensorNames::TEXT },
         keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, HEADS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE], ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, keys: &[SPACE], ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

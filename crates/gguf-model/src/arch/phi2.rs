@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PhiForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["model.", "transformer."],
             layers: &["layers.{}.", "h.{}."],
             ..TensorNames::TEXT

@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 /// Defaults shared with Phi-3.5-MoE.
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames { skip: &[("mm_projector.*", "")], ..TensorNames::TEXT },
+    names: &TensorNames { skip: &[("mm_projector.*", "")], ..TensorNames::TEXT },
     early_keys: &[ATTENTION_FACTOR],
     refuse: &[(
         "rope_all.long_factor and (rope_all.short_factor == null or len(rope_all.long_factor) != len(rope_all.short_factor)
@@ -25,7 +25,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
         UNEVEN_FACTORS,
     )],
     keys: &[KEYS],
-    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Gpt2, Reader::ChangedSentencePiece(Changes::Phi3)]), ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::Gpt2, Reader::ChangedSentencePiece(Changes::Phi3)]), ..Tokenizer::BPE },
     computed: &[Computed::LongRopeFactors],
     ..Checkpoint::TEXT
 };

@@ -15,9 +15,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[FUSED_EMBD_QKV, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PlamoForCausalLM"],
-        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

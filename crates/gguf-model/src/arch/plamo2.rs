@@ -23,9 +23,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[PLAMO_NORMS_AND_FFN, STATE_SPACE, ATTENTION_OF_SOME],
     checkpoints: &[Checkpoint {
         classes: &["Plamo2ForCausalLM", "PLaMo2ForCausalLM"],
-        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[VOCAB_SIZE, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: false }]), ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: false }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,9 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[PLAMO_NORMS_AND_FFN, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Plamo3ForCausalLM", "PLaMo3ForCausalLM"],
-        names: TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { layers: &["layers.layers.{}."], ..TensorNames::TEXT },
         keys: &[STRETCHED, GENERIC, VOCAB_SIZE, WINDOWS],
-        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: true }]), ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::Plamo { has_template: true }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, LATENT_ATTENTION, UNGATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["PLMForCausalLM"],
-        names: TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings|true")], ..TensorNames::TEXT },
+        names: &TensorNames { skip: &[("lm_head.weight", "tie_word_embeddings|true")], ..TensorNames::TEXT },
         keys: &[GENERIC, VOCAB_SIZE, KEYS],
         ..Checkpoint::TEXT
     }],

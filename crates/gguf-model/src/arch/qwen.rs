@@ -12,8 +12,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["QWenLMHeadModel"],
-        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
-        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]), ..Tokenizer::BPE },
+        names: &TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
+        tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::Tiktoken { has_defaults: true }]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

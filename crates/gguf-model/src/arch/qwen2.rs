@@ -21,7 +21,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "DotsOCRForCausalLM",
         ],
         keys: &[GENERIC, POOLING],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -37,8 +37,8 @@ pub(super) const WITH_VISION: Architecture = Architecture {
             "Qwen2_5_VLForConditionalGeneration",
             "Qwen2_5OmniModel",
         ],
-        names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        names: &TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
     ..ARCHITECTURE

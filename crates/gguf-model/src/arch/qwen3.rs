@@ -13,9 +13,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, QKV_OF_VALUES, OUTPUT, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
-        names: TensorNames { rename_if: ANSWERING, ..TensorNames::TEXT },
+        names: &TensorNames { rename_if: ANSWERING, ..TensorNames::TEXT },
         keys: &[GENERIC, POOLING, RERANK],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -28,16 +28,16 @@ pub(super) const WITH_VISION: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLForConditionalGeneration"],
-            names: TensorNames { rename: &[("thinker.", "")], rename_if: ANSWERING, ..TensorNames::TEXT },
+            names: &TensorNames { rename: &[("thinker.", "")], rename_if: ANSWERING, ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
-            tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Qwen3ASRForConditionalGeneration"],
-            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
+            names: &TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, POOLING, NO_DEEPSTACK],
-            tokenizer: Tokenizer {
+            tokenizer: &Tokenizer {
                 vocab: Vocab::SENTENCE_PIECE_OR_BPE,
                 keys: &[CHAT, END_OF_MESSAGE],
                 ..Tokenizer::BPE

@@ -35,7 +35,7 @@ pub(super) const QWEN35: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["MiniCPMV4_6ForConditionalGeneration"],
-            names: TensorNames { skip: &[("mtp.*", ""), ("merger.*", "")], appended: &[], ..QWEN_NEXT.names },
+            names: &TensorNames { skip: &[("mtp.*", ""), ("merger.*", "")], appended: &[], ..*QWEN_NEXT.names },
             keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
             ..QWEN_NEXT
         },
@@ -73,7 +73,7 @@ const QWEN_NEXT: Checkpoint = Checkpoint {
         "layer_types of another length than num_hidden_layers",
     )],
     separates_mtp: true,
-    names: TensorNames {
+    names: &TensorNames {
         appended: &[
             ("mtp.layers.{}.", "layers.{}."),
             ("mtp.fc.", "layers.{}.eh_proj."),

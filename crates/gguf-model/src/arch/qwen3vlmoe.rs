@@ -13,15 +13,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3VLMoeForConditionalGeneration"],
-            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
+            names: &TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, EXPERT_WIDTHS, DEEPSTACK],
             ..Checkpoint::TEXT
         },
         Checkpoint {
             classes: &["Qwen3OmniMoeForConditionalGeneration"],
-            names: TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
+            names: &TensorNames { rename: &[("thinker.", "")], ..TensorNames::TEXT },
             keys: &[GENERIC, EXPERT_WIDTHS, super::qwen3::NO_DEEPSTACK],
-            tokenizer: Tokenizer { keys: &[super::qwen3::END_OF_MESSAGE], ..Tokenizer::BPE },
+            tokenizer: &Tokenizer { keys: &[super::qwen3::END_OF_MESSAGE], ..Tokenizer::BPE },
             ..Checkpoint::TEXT
         },
     ],

@@ -41,13 +41,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     checkpoints: &[Checkpoint {
         classes: &["Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             skip: &[("mtp.*", "")],
             outside_blocks: &[("layers.{}.ple.ple_embedding.", "ple_embedding.")],
             ..TensorNames::TEXT
         },
         refuse: &[("len(ple_layer_ids ?? []) > 1", "n-gram embeddings in more than one block")],
-        facts: TensorFacts {
+        facts: &TensorFacts {
             row_lens: &[("ngram_row_len", "*.ngram_embedding.shard_0.weight")],
             peeked: &[
                 ("ngram_multipliers", "ple_embedding.layer_multipliers"),

@@ -14,9 +14,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[FUSED_QKV, BLOCK, llama::FFN],
     checkpoints: &[Checkpoint {
         classes: &["GPTRefactForCausalLM"],
-        names: TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["transformer."], layers: &["h.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
-        tokenizer: Tokenizer {
+        tokenizer: &Tokenizer {
             vocab: Vocab { readers: &[Reader::Bpe], quirks: &[Quirk::WritesEndOfTurn] },
             ..Tokenizer::BPE
         },

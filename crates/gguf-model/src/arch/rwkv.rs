@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["RwkvForCausalLM"],
-        names: TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

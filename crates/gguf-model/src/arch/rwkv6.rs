@@ -19,10 +19,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Rwkv6ForCausalLM"],
-        names: TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
+        names: &TensorNames { roots: &["rwkv."], layers: &["blocks.{}."], ..TensorNames::TEXT },
         rescaled: &["time_mix_output.weight", "channel_mix_value.weight"],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::RWKV_WORLD, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::RWKV_WORLD, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };
@@ -45,7 +45,7 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["RWKV6Qwen2ForCausalLM"],
         keys: &[QWEN_KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -29,7 +29,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Rwkv7ForCausalLM", "RWKV7ForCausalLM"],
         keys: &[KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::RWKV_WORLD, ..CHECKPOINT.tokenizer },
+        tokenizer: &Tokenizer { vocab: Vocab::RWKV_WORLD, ..*CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };
@@ -48,13 +48,13 @@ pub(super) const WITH_QWEN: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["RwkvHybridForCausalLM"],
         keys: &[QWEN_KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..CHECKPOINT.tokenizer },
+        tokenizer: &Tokenizer { vocab: Vocab::SENTENCE_PIECE_OR_BPE, ..*CHECKPOINT.tokenizer },
         ..CHECKPOINT
     }],
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         rename: &[
             ("blocks", "layers"),
             ("ffn", "feed_forward"),

@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
         separates_mtp: true,
-        names: TensorNames {
+        names: &TensorNames {
             rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
             ..TensorNames::TEXT
         },

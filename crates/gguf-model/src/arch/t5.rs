@@ -34,14 +34,14 @@ pub(super) const ENCODER: Architecture = Architecture {
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         roots: &[],
         layers: &["encoder.block.{}.", "decoder.block.{}."],
         // Encoder and decoder share the embeddings; checkpoints have them under one or several of these names.
         first_of: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
         ..TensorNames::TEXT
     },
-    tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::T5]), ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::T5]), ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

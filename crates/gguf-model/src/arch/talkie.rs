@@ -12,8 +12,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["TalkieForCausalLM"],
-        names: TensorNames { layers: &["blocks.{}."], ..TensorNames::TEXT },
-        facts: TensorFacts { peeked: &[("lm_head_gain", "lm_head_gain.w_g")], ..TensorFacts::NONE },
+        names: &TensorNames { layers: &["blocks.{}."], ..TensorNames::TEXT },
+        facts: &TensorFacts { peeked: &[("lm_head_gain", "lm_head_gain.w_g")], ..TensorFacts::NONE },
         early_keys: &[LOGITS],
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT

@@ -40,7 +40,7 @@ pub static TOWERS: &[Architecture] = TABLES;
 const TOWER: Checkpoint = Checkpoint {
     name: "clip",
     sizes: "clip.vision",
-    tokenizer: Tokenizer { vocab: Vocab::BPE, ..Tokenizer::BPE },
+    tokenizer: &Tokenizer { vocab: Vocab::BPE, ..Tokenizer::BPE },
     ..Checkpoint::TEXT
 };
 

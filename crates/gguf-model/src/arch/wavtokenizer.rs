@@ -28,7 +28,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[CONVNEXT],
     checkpoints: &[Checkpoint {
         classes: &["WavTokenizerDec"],
-        names: TensorNames {
+        names: &TensorNames {
             roots: &["backbone."],
             layers: &["convnext.{}."],
             skip: &[("*codebook.cluster_size", ""), ("*codebook.embed_avg", ""), ("*codebook.inited", "")],
@@ -45,9 +45,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
                 "fewer blocks (n_layer) than PosNet or ConvNeXt has",
             ),
         ],
-        types: StoredTypes { precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"], ..StoredTypes::ASKED },
+        types: &StoredTypes { precise: &["posnet.*.norm1.weight", "posnet.*.norm2.weight"], ..StoredTypes::ASKED },
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::NONE, ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

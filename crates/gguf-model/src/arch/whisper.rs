@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[ENCODER, DECODER],
     checkpoints: &[Checkpoint {
         classes: &["WhisperForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             layers: &["encoder.layers.{}.", "decoder.layers.{}."],
             skip: &[("proj_out.weight", "tie_word_embeddings|true")],
             ..TensorNames::TEXT

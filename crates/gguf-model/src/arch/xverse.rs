@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["XverseForCausalLM"],
         keys: &[GENERIC, KEYS],
-        tokenizer: Tokenizer { vocab: Vocab::read_by(&[Reader::Entries]), ..Tokenizer::BPE },
+        tokenizer: &Tokenizer { vocab: Vocab::read_by(&[Reader::Entries]), ..Tokenizer::BPE },
         ..Checkpoint::TEXT
     }],
 };

@@ -11,11 +11,11 @@ pub(super) const COGVLM: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["CogVLMForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["model.vision.*"],
             roots: &["model.vision."],
             layers: &["transformer.layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[HEAD, VISION, KEYS],
         ..TOWER

@@ -12,7 +12,7 @@ pub(super) const DEEPSEEKOCR: Architecture = Architecture {
     block: &[SAM_BLOCK, CLIP_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCRForCausalLM", "UnlimitedOCRForCausalLM"],
-        names: TensorNames { layers: &["vision_model.transformer.layers.{}.", SAM_LAYERS], ..OCR.names },
+        names: &TensorNames { layers: &["vision_model.transformer.layers.{}.", SAM_LAYERS], ..*OCR.names },
         keys: &[SAM_SIZES, CLIP_SIZES, HEAD, VISION, OCR_TYPE, OCR_KEYS],
         ..OCR
     }],
@@ -26,7 +26,7 @@ pub(super) const DEEPSEEKOCR2: Architecture = Architecture {
     block: &[SAM_BLOCK, QWEN2_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCR2ForCausalLM"],
-        names: TensorNames { layers: &["qwen2_model.model.model.layers.{}.", SAM_LAYERS], ..OCR.names },
+        names: &TensorNames { layers: &["qwen2_model.model.model.layers.{}.", SAM_LAYERS], ..*OCR.names },
         keys: &[SAM_SIZES, QWEN2_SIZES, HEAD, VISION, OCR2_TYPE, OCR_KEYS, OCR2_KEYS],
         ..OCR
     }],
@@ -41,11 +41,11 @@ pub(super) const DEEPSEEK4V: Architecture = Architecture {
     block: &[DEEPSEEK4V_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekV4ForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision.*", "aligner.*", "image_*"],
             roots: &["vision."],
             layers: &["blocks.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "(vision_n_layers|0) > 0 and not (vision_max_n_token == 384 and vision_max_wh_ratio == 8)",
@@ -57,7 +57,7 @@ pub(super) const DEEPSEEK4V: Architecture = Architecture {
 };
 
 const OCR: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         takes: &[
             "model.sam_model.*",
             "model.vision_model.*",
@@ -67,9 +67,9 @@ const OCR: Checkpoint = Checkpoint {
             "model.view_seperator",
         ],
         roots: &["model."],
-        ..TOWER.names
+        ..*TOWER.names
     },
-    types: StoredTypes {
+    types: &StoredTypes {
         precise: &[
             "v.patch_embd.weight",
             "v.sam.pos_embd.weight",
@@ -78,7 +78,7 @@ const OCR: Checkpoint = Checkpoint {
             "v.sam.net_*",
         ],
         convolutions: &["v.sam.patch_embd.weight"],
-        ..TOWER.types
+        ..*TOWER.types
     },
     ..TOWER
 };

@@ -10,11 +10,11 @@ pub(super) const DOTS_OCR: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["DotsOCRForCausalLM"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_tower.*"],
             roots: &["vision_tower."],
             layers: &["blocks.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[SIZES, HEAD, VISION, TYPE, PIXELS, KEYS],
         ..TOWER

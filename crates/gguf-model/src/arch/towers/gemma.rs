@@ -12,16 +12,16 @@ pub(super) const GEMMA3N: Architecture = Architecture {
     block: &[MOBILENET, GEMMA3N_CONFORMER],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3nForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             layers: &["vision_tower.timm_model.blocks.{}.", "audio_tower.conformer.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[GEMMA3N_SIZES, HEAD, VISION, AUDIO, GEMMA3N_KEYS],
-        types: StoredTypes {
+        types: &StoredTypes {
             precise: &["a.conv1d.*.weight", "a.blk.*.conv_dw.weight", "v.conv_stem.conv.weight"],
             half: &["a.pre_encode.out.weight"],
-            ..TOWER.types
+            ..*TOWER.types
         },
         ..TOWER
     }],
@@ -36,9 +36,9 @@ pub(super) const GEMMA4: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         when: "audio_config",
         keys: &[GEMMA4_SIZES, HEAD, VISION, GEMMA4_SOUND_SIZES, AUDIO, GEMMA4_KEYS, GEMMA4_SOUND_KEYS],
-        types: StoredTypes {
+        types: &StoredTypes {
             precise: &["a.conv1d.*.weight", "a.input_projection.weight", "a.blk.*.conv_dw.weight"],
-            ..GEMMA4_CHECKPOINT.types
+            ..*GEMMA4_CHECKPOINT.types
         },
         ..GEMMA4_CHECKPOINT
     }],
@@ -74,10 +74,10 @@ pub(super) const GEMMA4_UNIFIED: Architecture = Architecture {
 
 const GEMMA4_CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["Gemma4ForConditionalGeneration"],
-    names: TensorNames {
+    names: &TensorNames {
         takes: TAKES,
         layers: &["vision_tower.encoder.layers.{}.", "audio_tower.layers.{}."],
-        ..TOWER.names
+        ..*TOWER.names
     },
     ..TOWER
 };

@@ -13,12 +13,12 @@ pub(super) const GRANITE_SPEECH: Architecture = Architecture {
     block: &[SPEECH_BLOCK, SPEECH_PROJECTOR],
     checkpoints: &[Checkpoint {
         classes: &["GraniteSpeechForConditionalGeneration", PLUS],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["encoder.*", "projector.*"],
             skip: &[("*attention_dists*", ""), ("*num_batches_tracked*", "")],
             roots: &["encoder."],
             layers: &["layers.{}.", "projector.qformer.encoder.layer.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         sizes: "clip.audio",
         refuse: &[(
@@ -27,7 +27,7 @@ pub(super) const GRANITE_SPEECH: Architecture = Architecture {
             "another projector_config.encoder_hidden_size than the width of the concatenated outputs of the encoder",
         )],
         keys: &[SPEECH_SIZES, HEAD, whisper::AUDIO, SPEECH_KEYS],
-        types: StoredTypes { precise: &["a.blk.*.conv_*"], ..TOWER.types },
+        types: &StoredTypes { precise: &["a.blk.*.conv_*"], ..*TOWER.types },
         ..TOWER
     }],
 };
@@ -40,7 +40,7 @@ pub(super) const GRANITE4_VISION: Architecture = Architecture {
     block: &[siglip::BLOCK, IMAGE_PROJECTOR],
     checkpoints: &[Checkpoint {
         classes: &["Granite4VisionForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &[
                 "model.vision_tower.*",
                 "model.layerwise_projectors.*",
@@ -51,7 +51,7 @@ pub(super) const GRANITE4_VISION: Architecture = Architecture {
             roots: &["model.vision_tower.", "model."],
             layers: &["vision_model.encoder.layers.{}.", "layerwise_projectors.{}.", "spatial_projectors.{}."],
             renumbered: &[("layerwise_projectors.", "layerwise_places"), ("spatial_projectors.", "spatial_places")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[HEAD, VISION, PROJECTORS, IMAGE_KEYS],
         ..TOWER

@@ -11,9 +11,9 @@ pub(super) const HUNYUANVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanVLForConditionalGeneration"],
-        names: TensorNames { takes: &["vit.*"], roots: &["vit."], layers: &["layers.{}."], ..TOWER.names },
+        names: &TensorNames { takes: &["vit.*"], roots: &["vit."], layers: &["layers.{}."], ..*TOWER.names },
         keys: &[SIZES, HEAD, VISION, KEYS, PIXELS],
-        types: StoredTypes { convolutions: &["mm.0.weight", "mm.2.weight"], ..TOWER.types },
+        types: &StoredTypes { convolutions: &["mm.0.weight", "mm.2.weight"], ..*TOWER.types },
         ..TOWER
     }],
 };

@@ -10,7 +10,7 @@ pub(super) const INTERNVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["InternVisionModel"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_model*", "mlp*", "model.vision_tower*", "model.multi_modal_projector*"],
             rename: &[
                 ("model.multi_modal_projector.layer_norm.", "mlp1.0."),
@@ -19,7 +19,7 @@ pub(super) const INTERNVL: Architecture = Architecture {
             ],
             roots: &["vision_model.", "model.vision_tower."],
             layers: &["encoder.layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu")],
         keys: &[SIZES, HEAD, VISION, KEYS],

@@ -10,11 +10,11 @@ pub(super) const KIMIVL: Architecture = Architecture {
     block: &[SPLIT_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["KimiVLForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["*vision_tower*", "*multi_modal_projector*"],
             roots: &["vision_tower."],
             layers: &["encoder.blocks.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[SIZES, HEAD, VISION, KEYS],
         ..TOWER
@@ -31,11 +31,11 @@ pub(super) const KIMIK25: Architecture = Architecture {
     block: &[FUSED_ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["KimiK25ForConditionalGeneration", "Glm5vForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["*vision_tower*", "*mm_projector*"],
             roots: &["vision_tower."],
             layers: &["encoder.blocks.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[SIZES_3D, HEAD, VISION, KEYS_3D],
         ..TOWER

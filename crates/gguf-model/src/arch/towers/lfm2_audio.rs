@@ -11,16 +11,16 @@ pub(super) const LFM2A: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Lfm2AudioForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["conformer.*", "audio_adapter.*", "audio_embedding.*"],
             skip: &[("*.num_batches_tracked", "")],
             roots: &["conformer."],
             layers: &["layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         sizes: "clip.audio",
         keys: &[SIZES, HEAD, AUDIO, KEYS],
-        types: StoredTypes { precise: &["a.conv1d.*", "a.blk.*.conv_*"], ..TOWER.types },
+        types: &StoredTypes { precise: &["a.conv1d.*", "a.blk.*.conv_*"], ..*TOWER.types },
         ..TOWER
     }],
 };

@@ -10,11 +10,11 @@ pub(super) const LLAMA4: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Llama4ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["*multi_modal_projector*", "*vision_model*"],
             roots: &["model."],
             layers: &["vision_model.model.layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[("vision_config.hidden_act != 'gelu'", "another activation than gelu")],
         keys: &[HEAD, VISION, KEYS],

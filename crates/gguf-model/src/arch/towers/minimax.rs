@@ -10,11 +10,11 @@ pub(super) const MINIMAXM3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_tower.*", "multi_modal_projector.*", "patch_merge_mlp.*"],
             roots: &["vision_tower."],
             layers: &["vision_model.encoder.layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "vision_config.hidden_size != 80 * (vision_config.num_attention_heads ?? 0)",

@@ -11,11 +11,11 @@ pub(super) const MUSE_GLIMMER: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MuseGlimmerForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["model.vision_tower.*", "model.vision_adapter.*", "model.vision_projection.*"],
             roots: &["model.vision_tower.", "model."],
             layers: &["layers.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[SIZES, HEAD, VISION, KEYS],
         ..TOWER

@@ -17,12 +17,12 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2_5OmniModel"],
         when: "model_type == 'qwen2_5_omni'",
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             roots: ROOTS,
             layers: &["blocks.{}.", "layers.{}."],
             skip: &[("audio_bos_eos_token*", "")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "thinker_config.vision_config.fullatt_block_indexes and not all([
@@ -33,7 +33,7 @@ pub(super) const QWEN25_OMNI: Architecture = Architecture {
         )],
         keys: &[PARTS, SIZES, HEAD, VISION, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN25_TYPE, QWEN25VL_KEYS],
         computed: POSITIONS,
-        types: StoredTypes { half: &["a.conv1d.*.weight"], ..TOWER.types },
+        types: &StoredTypes { half: &["a.conv1d.*.weight"], ..*TOWER.types },
         ..TOWER
     }],
 };
@@ -46,7 +46,7 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
     block: &[QWEN3VL_BLOCK, whisper::BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3OmniMoeForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             rename: &[
                 (".merger_list.", ".deepstack_merger_list."),
@@ -57,7 +57,7 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
             roots: ROOTS,
             layers: &["blocks.{}.", "deepstack_merger_list.{}.", "layers.{}."],
             renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[
             PARTS,
@@ -75,7 +75,7 @@ pub(super) const QWEN3_OMNI: Architecture = Architecture {
             QWEN3_SOUND_TYPE,
         ],
         computed: POSITIONS,
-        types: StoredTypes { half: QWEN3_HALF, ..TOWER.types },
+        types: &StoredTypes { half: QWEN3_HALF, ..*TOWER.types },
         ..TOWER
     }],
 };
@@ -88,14 +88,14 @@ pub(super) const QWEN3_ASR: Architecture = Architecture {
     block: &[whisper::BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ASRForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["thinker.audio_tower.*", "audio_tower.*"],
             roots: ROOTS,
-            ..whisper::CHECKPOINT.names
+            ..*whisper::CHECKPOINT.names
         },
         keys: &[PARTS, HEAD, SOUND_SIZES, whisper::AUDIO, whisper::SOUND, QWEN3_SOUND_TYPE],
         computed: POSITIONS,
-        types: StoredTypes { half: QWEN3_HALF, ..whisper::CHECKPOINT.types },
+        types: &StoredTypes { half: QWEN3_HALF, ..*whisper::CHECKPOINT.types },
         ..whisper::CHECKPOINT
     }],
 };

@@ -12,7 +12,7 @@ pub(super) const PIXTRAL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],
         when: "vision_config.model_type == 'pixtral'",
-        names: TensorNames {
+        names: &TensorNames {
             takes: &[
                 "*embed_tokens.weight",
                 "multi_modal_projector.*",
@@ -22,7 +22,7 @@ pub(super) const PIXTRAL: Architecture = Architecture {
             ],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[
             OTHER_ACTIVATION,
@@ -43,7 +43,7 @@ pub(super) const LIGHTONOCR: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["LightOnOCRForConditionalGeneration"],
         when: "vision_config.model_type == 'pixtral'",
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["model.vision_encoder.*", "model.vision_projection.*"],
             rename: &[
                 ("model.vision_encoder.", "vision_tower."),
@@ -51,7 +51,7 @@ pub(super) const LIGHTONOCR: Architecture = Architecture {
             ],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[OTHER_ACTIVATION],
         keys: &[HEAD, VISION, LIGHTONOCR_KEYS, KEYS],

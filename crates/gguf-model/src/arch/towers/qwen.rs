@@ -13,7 +13,7 @@ pub(super) const QWEN2VL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Sarashina2VisionForCausalLM"],
         when: "model_type == 'qwen2_vl' or architectures[0] == 'Sarashina2VisionForCausalLM'",
-        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
+        names: &TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..*TOWER.names },
         keys: &[SIZES, HEAD, VISION, QWEN2VL_KEYS],
         ..TOWER
     }],
@@ -28,11 +28,11 @@ pub(super) const QWEN25VL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen2_5_VLForConditionalGeneration"],
         when: "model_type == 'qwen2_5_vl'",
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
@@ -52,11 +52,11 @@ pub(super) const EXAONE45: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Exaone4_5_ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "vision_config.fullatt_block_indexes and not all([vision_config.fullatt_block_indexes[i + 1] - vision_config.fullatt_block_indexes[i]
@@ -82,12 +82,12 @@ pub(super) const QWEN3VL: Architecture = Architecture {
             "Qwen3_5MoeForConditionalGeneration",
             "Qwen4ExpForConditionalGeneration",
         ],
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             roots: ROOTS,
             layers: &["blocks.{}.", "deepstack_merger_list.{}."],
             renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, DEEPSTACK, QWEN3VL_TYPE, QWEN3VL_KEYS, DEEPSTACK_BLOCKS],
         ..TOWER
@@ -102,11 +102,11 @@ pub(super) const LING3VL: Architecture = Architecture {
     block: &[QWEN3VL_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["BailingMoeV3VLForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["linear_proj*", "visual.*", "model.visual.*"],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[
             (
@@ -132,7 +132,7 @@ pub(super) const GLM4V: Architecture = Architecture {
             "Glm4vMoeForConditionalGeneration",
             "GlmOcrForConditionalGeneration",
         ],
-        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
+        names: &TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..*TOWER.names },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM4V_TYPE, GLM4V_KEYS],
         ..TOWER
     }],
@@ -146,7 +146,7 @@ pub(super) const GLM5V: Architecture = Architecture {
     block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
-        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
+        names: &TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..*TOWER.names },
         keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM5V_TYPE, GLM4V_KEYS, GLM5V_KEYS],
         ..TOWER
     }],

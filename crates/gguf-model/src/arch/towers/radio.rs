@@ -10,13 +10,13 @@ pub(super) const NEMOTRON_NANO: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["RADIOModel", "NemotronH_Nano_VL_V2"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_model.radio_model.model.*", "mlp1.*"],
             roots: &["vision_model.radio_model.model."],
             layers: &["blocks.{}."],
             // Normalization of colors, which the preprocessor does, and patches of video.
             skip: &[("*input_conditioner*", ""), ("patch_generator.video_embedder*", "")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[("sound_config != null", "a model that also has an encoder of sound")],
         keys: &[TYPE, SIZES, HEAD, VISION, KEYS],

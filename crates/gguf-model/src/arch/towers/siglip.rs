@@ -10,15 +10,15 @@ pub(super) const GEMMA3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Gemma3ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: TAKES,
             roots: ROOTS,
             layers: LAYERS,
             skip: &[("vision_model.head.*", "")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[HEAD, VISION, GEMMA3_KEYS],
-        types: StoredTypes { precise: PRECISE, half: &["mm.input_projection.weight"], ..TOWER.types },
+        types: &StoredTypes { precise: PRECISE, half: &["mm.input_projection.weight"], ..*TOWER.types },
         ..TOWER
     }],
 };
@@ -31,14 +31,14 @@ pub(super) const IDEFICS3: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["*vision_tower*", "*vision_model*", "*model.connector*"],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[HEAD, VISION, IDEFICS3_KEYS],
-        types: StoredTypes { precise: PRECISE, ..TOWER.types },
+        types: &StoredTypes { precise: PRECISE, ..*TOWER.types },
         ..TOWER
     }],
 };
@@ -51,11 +51,11 @@ pub(super) const JANUS: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["JanusForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["model.vision_model.*", "vision_model.*", "model.aligner.*", "aligner.*"],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[JANUS_SIZES, HEAD, VISION, JANUS_KEYS],
         ..TOWER
@@ -70,7 +70,7 @@ pub(super) const LFM2VL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Lfm2VlForConditionalGeneration"],
-        names: TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..TOWER.names },
+        names: &TensorNames { takes: TAKES, roots: ROOTS, layers: LAYERS, ..*TOWER.names },
         keys: &[LFM2VL_SIZES, HEAD, VISION, LFM2VL_KEYS],
         ..TOWER
     }],
@@ -85,13 +85,13 @@ pub(super) const MINICPMV: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MiniCPMV4_6ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["model.vision_tower.*", "model.merger.*"],
             rename: &[("model.vision_tower.", "vision_model.")],
             roots: ROOTS,
             layers: LAYERS,
             skip: &[("vision_model.vit_merger.*", "(@preprocessor.downsample_mode|'16x') == '4x'")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "not ((@preprocessor.downsample_mode|'16x') in ['4x', '16x'])",
@@ -110,13 +110,13 @@ pub(super) const PADDLEOCR: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["PaddleOCRVisionModel"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["*vision_model*", "*mlp_AR*"],
             rename: &[("visual.", "model.")],
             roots: ROOTS,
             layers: LAYERS,
             skip: &[("*packing_position_embedding*", ""), ("vision_model.head*", "")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         keys: &[PADDLEOCR_SIZES, HEAD, VISION, PADDLEOCR_KEYS],
         ..TOWER
@@ -132,18 +132,18 @@ pub(super) const PHI4: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Phi4ForCausalLMV"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_tower.*", "model.vision_tower.vision_tower.*", "model.mm_projector.*", "mm_projector.*"],
             rename: &[("model.vision_tower.vision_tower.", "vision_tower.")],
             roots: ROOTS,
             layers: LAYERS,
             skip: &[("vision_model.head.*", ""), ("vision_model.post_layernorm.*", "")],
-            ..TOWER.names
+            ..*TOWER.names
         },
         drops_further_blocks: true,
-        facts: TensorFacts {
+        facts: &TensorFacts {
             row_counts: &[("n_positions", "*vision_model.embeddings.position_embedding.weight")],
-            ..TOWER.facts
+            ..*TOWER.facts
         },
         refuse: &[
             ("(vision_config.num_hidden_layers ?? 2) < 2", "an encoder of fewer than two blocks"),
@@ -163,12 +163,12 @@ pub(super) const YOUTUVL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["YoutuVLForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["siglip2.*", "merger.*"],
             rename: &[("siglip2.", "")],
             roots: ROOTS,
             layers: LAYERS,
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "not (lower(vision_config.hidden_act|'gelu') in ['gelu', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_new', 'gelu_accurate', 'silu'])",

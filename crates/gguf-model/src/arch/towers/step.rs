@@ -11,12 +11,12 @@ pub(super) const STEP3VL: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["vision_model.*", "vit_large_projector.weight"],
             rename: &[(".attn.in_proj_", ".attn.in_proj."), (".gamma", ".weight")],
             roots: &["vision_model."],
             layers: &["transformer.resblocks.{}."],
-            ..TOWER.names
+            ..*TOWER.names
         },
         refuse: &[(
             "[understand_projector_stride ?? 0, vision_config.image_size ?? 0, vision_config.hidden_size|vision_config.width ?? 0,
@@ -24,7 +24,7 @@ pub(super) const STEP3VL: Architecture = Architecture {
             "an encoder with other sizes than that of Step3-VL-10B",
         )],
         keys: &[SIZES, HEAD, VISION, KEYS],
-        types: StoredTypes { convolutions: &["mm.0.weight", "mm.1.weight"], ..TOWER.types },
+        types: &StoredTypes { convolutions: &["mm.0.weight", "mm.1.weight"], ..*TOWER.types },
         ..TOWER
     }],
 };

@@ -37,7 +37,7 @@ pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["AudioFlamingo3ForConditionalGeneration"],
         keys: &[HEAD, AUDIO, AUDIO_FLAMINGO_KEYS, SOUND],
-        types: StoredTypes { half: &[], precise: &["a.conv1d.*.weight"], ..CHECKPOINT.types },
+        types: &StoredTypes { half: &[], precise: &["a.conv1d.*.weight"], ..*CHECKPOINT.types },
         ..CHECKPOINT
     }],
 };
@@ -64,10 +64,10 @@ pub(super) const MERALION: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["MERaLiON2ForConditionalGeneration"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["speech_encoder.*", "ln_speech.*", "speech_audio_adapter.*"],
             roots: &["speech_encoder."],
-            ..CHECKPOINT.names
+            ..*CHECKPOINT.names
         },
         keys: &[MERALION_FIELDS, HEAD, AUDIO, MERALION_KEYS, SOUND, MERALION_STACK],
         ..CHECKPOINT
@@ -82,11 +82,11 @@ pub(super) const GLM_ASR: Architecture = Architecture {
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["GlmasrModel"],
-        names: TensorNames {
+        names: &TensorNames {
             takes: &["audio_encoder.*"],
             rename: &[("audio_encoder.layer_norm.", "adapting.norm."), ("audio_encoder.whisper.", "audio_tower.")],
             roots: &["audio_tower.", "audio_encoder."],
-            ..CHECKPOINT.names
+            ..*CHECKPOINT.names
         },
         keys: &[GLM_ASR_FIELDS, HEAD, AUDIO, GLM_ASR_KEYS, SOUND, GLM_ASR_STACK],
         ..CHECKPOINT
@@ -94,14 +94,14 @@ pub(super) const GLM_ASR: Architecture = Architecture {
 };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
-    names: TensorNames {
+    names: &TensorNames {
         takes: &["audio_tower.*", "multi_modal_projector.*"],
         roots: &["audio_tower."],
         layers: &["layers.{}."],
-        ..TOWER.names
+        ..*TOWER.names
     },
     sizes: "clip.audio",
-    types: StoredTypes { half: &["a.conv1d.*.weight"], ..TOWER.types },
+    types: &StoredTypes { half: &["a.conv1d.*.weight"], ..*TOWER.types },
     ..TOWER
 };
 
