@@ -7,6 +7,8 @@ import gc
 import multiprocessing
 import pickle
 import struct
+import sys
+import sysconfig
 import threading
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,11 @@ def test_threads_share_a_model(tiny: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 320 and all(found)
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="needs a free-threaded interpreter")
+def test_the_module_keeps_the_gil_disabled() -> None:
+    assert getattr(sys, "_is_gil_enabled")() is False
 
 
 def test_a_file_that_is_not_gguf_is_a_format_error(tmp_path: Path, tiny: Path) -> None:
