@@ -11,7 +11,8 @@ import { serve } from "./test/server.mjs";
 const LEAST = { performance: 95, accessibility: 100 };
 const MOST = { "first-contentful-paint": 1200 };
 
-const server = await serve({ "/x/y/": folder });
+// Compressed, as web servers send pages.
+const server = await serve({ "/x/y/": folder }, {}, true);
 const out = join(temporary, "lighthouse.json");
 const flags = ["--quiet", "--chrome-flags=--headless=new --no-sandbox", "--output=json", `--output-path=${out}`, `--only-categories=${Object.keys(LEAST)}`];
 const args = ["exec", "--yes", "--ignore-scripts", "--package=lighthouse@12.8.2", "--", "lighthouse", `${server.origin}/x/y/`, ...flags];

@@ -217,7 +217,10 @@ async function statistics(module: Module, ask: Ask & { kind: "statistics" }, sha
     const last = Math.floor(bytes / unit) - 1;
     for (let i = 0; i < PARTS; i++) parts.push([Math.round((last * i) / (PARTS - 1)) * unit, unit]);
   } else {
-    for (let at = 0; at < bytes; at += ahead) parts.push([at, Math.min(ahead, bytes - at)]);
+    // The first part is short, so that the work begins soon.
+    const first = Math.min(4 * step, bytes);
+    parts.push([0, first]);
+    for (let at = first; at < bytes; at += ahead) parts.push([at, Math.min(ahead, bytes - at)]);
   }
   const all = parts.reduce((sum, [, n]) => sum + n, 0) * 2;
   let done = 0;

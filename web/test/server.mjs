@@ -1,13 +1,15 @@
 // A server for tests: files with ranges, and servers that do not behave.
 
-import { createReadStream, statSync } from "node:fs";
+import { createReadStream, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { join, normalize } from "node:path";
+import { gzipSync } from "node:zlib";
 
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm" };
 
-/** Serves folders: `mounts` maps the start of a path to a folder. `hooks` maps paths to functions that answer. Logs all requests. */
-export async function serve(mounts, hooks = {}) {
+/** Serves folders: `mounts` maps the start of a path to a folder. `hooks` maps paths to functions that answer. Logs all requests. With `compressed`, whole
+ * files are sent compressed. */
+export async function serve(mounts, hooks = {}, compressed = false) {
   const log = [];
   const server = createServer((request, response) => {
     const url = new URL(request.url, "http://localhost");
@@ -29,7 +31,7 @@ export async function serve(mounts, hooks = {}) {
     let path = join(mounts[mount], normalize(decodeURIComponent(url.pathname.slice(mount.length)) || "."));
     try {
       if (statSync(path).isDirectory()) path = join(path, "index.html");
-      sendFile(request, response, path);
+      sendFile(request, response, path, compressed);
     } catch {
       response.writeHead(404).end();
     }
@@ -41,10 +43,14 @@ export async function serve(mounts, hooks = {}) {
 }
 
 /** A file, or the part of it that is asked for. */
-export function sendFile(request, response, path) {
+export function sendFile(request, response, path, compressed = false) {
   const { size } = statSync(path);
   const type = TYPES[/\.[a-z]+$/.exec(path)?.[0]] ?? "application/octet-stream";
   const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? "");
+  if (!range && compressed) {
+    response.writeHead(200, { "content-type": type, "content-encoding": "gzip" });
+    return response.end(gzipSync(readFileSync(path)));
+  }
   if (!range) {
     response.writeHead(200, { "content-type": type, "content-length": size });
     return createReadStream(path).pipe(response);

@@ -154,6 +154,16 @@ pub trait Lanes: Copy + Debug {
     /// Lane `i` is `values[index[i] & 15]`.
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
 
+    /// `sums[i] += x[i]`, in double precision; panics if there are fewer than `N` sums.
+    #[inline(always)]
+    fn add_doubles(self, x: Self::F, sums: &mut [f64]) {
+        let sums = &mut sums[..Self::N];
+        let mut lane = [0.0; MAX_LANES];
+        x.store(&mut lane);
+        for i in 0..Self::N {
+            sums[i] += f64::from(lane[i]);
+        }
+    }
     /// `sums[i] += (x[i] - from)²`, in double precision; panics if there are fewer than `N` sums.
     #[inline(always)]
     fn add_squares(self, x: Self::F, from: f64, sums: &mut [f64]) {

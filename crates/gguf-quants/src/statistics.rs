@@ -223,29 +223,29 @@ impl Kernel for First<'_> {
         let mut all = FirstLanes::new();
         for run in self.0.chunks(RUN) {
             let (mut min, mut max, mut zeros) = (lanes.load(&all.min), lanes.load(&all.max), zero);
+            let (mut sum, mut squares) = (all.sum, all.squares);
             let (eights, rest) = run.as_chunks::<LANES>();
             for eight in eights {
                 let values = lanes.load(eight);
                 if is_finite(lanes, values) {
                     (min, max) = (values.min(min), values.max(max));
                     zeros = zeros + values.equal(lanes.splat(0.0)).select_i(one, zero);
-                    for lane in 0..LANES {
-                        all.sum[lane] += f64::from(eight[lane]);
-                    }
-                    for lane in 0..LANES {
-                        all.squares[lane] += f64::from(eight[lane]) * f64::from(eight[lane]);
-                    }
+                    lanes.add_doubles(values, &mut sum);
+                    lanes.add_squares(values, 0.0, &mut squares);
                 } else {
                     min.store(&mut all.min);
                     max.store(&mut all.max);
+                    (all.sum, all.squares) = (sum, squares);
                     for lane in 0..LANES {
                         all.add(lane, eight[lane], &mut sums);
                     }
+                    (sum, squares) = (all.sum, all.squares);
                     (min, max) = (lanes.load(&all.min), lanes.load(&all.max));
                 }
             }
             min.store(&mut all.min);
             max.store(&mut all.max);
+            (all.sum, all.squares) = (sum, squares);
             sums.zeros += total(zeros);
             for (lane, value) in rest.iter().enumerate() {
                 all.add(lane, *value, &mut sums);

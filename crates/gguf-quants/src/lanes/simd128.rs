@@ -202,6 +202,17 @@ fn doubles(x: F) -> [v128; 2] {
     [f64x2_promote_low_f32x4(x.0), f64x2_promote_low_f32x4(i32x4_shuffle::<2, 3, 2, 3>(x.0, x.0))]
 }
 
+/// Adds four numbers in double precision to the first four sums.
+#[inline(always)]
+fn add(x: [v128; 2], sums: &mut [f64]) {
+    let sums: *mut v128 = sums[..N].as_mut_ptr().cast();
+    // SAFETY: the slice has four elements.
+    unsafe {
+        v128_store(sums, f64x2_add(v128_load(sums), x[0]));
+        v128_store(sums.add(1), f64x2_add(v128_load(sums.add(1)), x[1]));
+    }
+}
+
 impl Lanes for Simd128 {
     const N: usize = N;
     type F = F;
@@ -277,14 +288,14 @@ impl Lanes for Simd128 {
         halves_to_floats(self, self.load_u16(&words))
     }
     #[inline(always)]
+    fn add_doubles(self, x: F, sums: &mut [f64]) {
+        add(doubles(x), sums);
+    }
+    #[inline(always)]
     fn add_squares(self, x: F, from: f64, sums: &mut [f64]) {
-        let sums = &mut sums[..N];
-        for (half, wide) in doubles(x).into_iter().enumerate() {
-            let distance = f64x2_sub(wide, f64x2_splat(from));
-            let sum: *mut v128 = sums[2 * half..2 * half + 2].as_mut_ptr().cast();
-            // SAFETY: the slice has two elements.
-            unsafe { v128_store(sum, f64x2_add(v128_load(sum), f64x2_mul(distance, distance))) }
-        }
+        let [low, high] = doubles(x);
+        let (low, high) = (f64x2_sub(low, f64x2_splat(from)), f64x2_sub(high, f64x2_splat(from)));
+        add([f64x2_mul(low, low), f64x2_mul(high, high)], sums);
     }
     #[inline(always)]
     fn places(self, x: F, from: f64, scale: f64, last: f64, to: &mut [i32]) {

@@ -388,8 +388,10 @@ kernel!(sums_and_places_in_double_precision, |lanes: L| {
         let (mut sums, mut expected) = ([0.1; MAX_LANES], [0.1; MAX_LANES]);
         for from in [0.0, -0.3, 1e30] {
             lanes.add_squares(lanes.load(x), from, &mut sums);
+            lanes.add_doubles(lanes.load(x), &mut sums);
             for lane in 0..L::N {
                 expected[lane] += (f64::from(x[lane]) - from) * (f64::from(x[lane]) - from);
+                expected[lane] += f64::from(x[lane]);
             }
         }
         assert_eq!(sums.map(f64::to_bits), expected.map(f64::to_bits), "{x:?}");
@@ -477,6 +479,7 @@ enum Short {
     Gather,
     GatherI,
     Columns,
+    AddDoubles,
     AddSquares,
     Places,
 }
@@ -510,6 +513,7 @@ fn short_slices_panic() {
                 Gather => _ = lanes.gather(&[0.0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 GatherI => _ = lanes.gather_i(&[0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 Columns => _ = lanes.columns(&[&[0.0; 32]; MAX_LANES][..n]),
+                AddDoubles => lanes.add_doubles(lanes.splat(0.0), &mut [0.0; MAX_LANES][..n]),
                 AddSquares => lanes.add_squares(lanes.splat(0.0), 0.0, &mut [0.0; MAX_LANES][..n]),
                 Places => lanes.places(lanes.splat(0.0), 0.0, 1.0, 1.0, &mut [0; MAX_LANES][..n]),
             }
@@ -517,7 +521,7 @@ fn short_slices_panic() {
     }
     for access in [
         Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, StoreLe16, Gather, GatherI, Columns,
-        AddSquares, Places,
+        AddDoubles, AddSquares, Places,
     ] {
         everywhere(Run(access, false));
         for isa in Isa::available() {

@@ -218,6 +218,12 @@ impl<L: Lanes> Lanes for Twice<L> {
         self.0.store_half(x.1, b);
     }
     #[inline(always)]
+    fn add_doubles(self, x: Self::F, sums: &mut [f64]) {
+        let (a, b) = halves(sums, L::N);
+        self.0.add_doubles(x.0, a);
+        self.0.add_doubles(x.1, b);
+    }
+    #[inline(always)]
     fn add_squares(self, x: Self::F, from: f64, sums: &mut [f64]) {
         let (a, b) = halves(sums, L::N);
         self.0.add_squares(x.0, from, a);
