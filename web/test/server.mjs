@@ -47,11 +47,8 @@ export function sendFile(request, response, path, compressed = false) {
   const { size } = statSync(path);
   const type = TYPES[/\.[a-z]+$/.exec(path)?.[0]] ?? "application/octet-stream";
   const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? "");
-  if (!range && compressed) {
-    response.writeHead(200, { "content-type": type, "content-encoding": "gzip" });
-    return response.end(gzipSync(readFileSync(path)));
-  }
   if (!range) {
+    if (compressed) return response.writeHead(200, { "content-type": type, "content-encoding": "gzip" }).end(gzipSync(readFileSync(path)));
     response.writeHead(200, { "content-type": type, "content-length": size });
     return createReadStream(path).pipe(response);
   }
