@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
   python_wheel)
-long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files web_viewer)
+long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -279,6 +279,3 @@ hostile_files() {
   local -x CARGO_PROFILE_DEV_OPT_LEVEL=1
   cargo test --target-dir "$target/optimized" -p gguf-cli --test interop -- --ignored every_hostile_file --nocapture
 }
-
-# The page in Chromium and in Firefox.
-web_viewer() { .ci/web; }

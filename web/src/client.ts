@@ -6,31 +6,31 @@ import type { Ask } from "./types";
 type Part = "gguf" | "gguf-model" | "gguf-encode";
 
 /** A module: in the page itself, or beside it. */
-async function load(part: Part): Promise<ArrayBuffer> {
+async function load(part: Part): Promise<WebAssembly.Module> {
   const inlined = document.getElementById(part)?.textContent?.trim();
   if (inlined) {
     const text = atob(inlined);
     const bytes = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    return bytes.buffer;
+    return WebAssembly.compile(bytes);
   }
   const response = await fetch(new URL(`${part}.wasm`, document.baseURI));
   if (!response.ok) throw new Error(`${part}.wasm, a part of this page, could not be loaded (HTTP ${response.status})`);
-  return response.arrayBuffer();
+  return WebAssembly.compile(await response.arrayBuffer());
 }
 
-const loaded = new Map<Part, Promise<ArrayBuffer>>();
+const loaded = new Map<Part, Promise<WebAssembly.Module>>();
 
-/** Loads a module once. The first one is loaded before a file is given, so that no file waits for it. */
-export function prepare(part: Part): Promise<ArrayBuffer> {
+/** Loads and compiles a module once, for all workers. The first one is loaded before a file is given, so that no file waits for it. */
+export function prepare(part: Part): Promise<WebAssembly.Module> {
   const known = loaded.get(part);
   if (known) return known;
-  const bytes = load(part).catch((error: unknown) => {
+  const module = load(part).catch((error: unknown) => {
     loaded.delete(part);
     throw error;
   });
-  loaded.set(part, bytes);
-  return bytes;
+  loaded.set(part, module);
+  return module;
 }
 
 /** A worker for one model. */

@@ -130,13 +130,13 @@ let layers: Layer[] = [];
 
 /** The module for findings, tokens, memory and weights, which is loaded after the first screen. */
 let second: Promise<Module> | undefined;
-let giveSecond: (wasm: ArrayBuffer) => void;
-const secondBytes = new Promise<ArrayBuffer>((resolve) => (giveSecond = resolve));
+let giveSecond: (wasm: WebAssembly.Module) => void;
+const secondModule = new Promise<WebAssembly.Module>((resolve) => (giveSecond = resolve));
 
 /** The module that also encodes, which is loaded when it is asked for. */
 let third: Promise<Module> | undefined;
-let giveThird: (wasm: ArrayBuffer) => void;
-const thirdBytes = new Promise<ArrayBuffer>((resolve) => (giveThird = resolve));
+let giveThird: (wasm: WebAssembly.Module) => void;
+const thirdModule = new Promise<WebAssembly.Module>((resolve) => (giveThird = resolve));
 
 /** Milliseconds in which the module waited for bytes. */
 let reading = 0;
@@ -158,14 +158,14 @@ function open(module: Module): Pick<Opened, "overview" | "reading" | "parsing"> 
   return { overview, reading, parsing: performance.now() - from - reading };
 }
 
-async function openMore(bytes: Promise<ArrayBuffer>): Promise<Module> {
-  const module = await start(await WebAssembly.compile(await bytes));
+async function openMore(wasm: Promise<WebAssembly.Module>): Promise<Module> {
+  const module = await start(await wasm);
   open(module);
   return module;
 }
 
-let giveFirst: (wasm: ArrayBuffer) => void;
-const first = new Promise<ArrayBuffer>((resolve) => (giveFirst = resolve)).then((bytes) => WebAssembly.compile(bytes));
+let giveFirst: (wasm: WebAssembly.Module) => void;
+const first = new Promise<WebAssembly.Module>((resolve) => (giveFirst = resolve));
 
 /** Ends the long work that runs, if any. */
 let stop = new AbortController();
@@ -395,7 +395,7 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
     case "layers":
       return layers.slice(ask.from, ask.from + ask.n);
   }
-  const more = await (second ??= openMore(secondBytes));
+  const more = await (second ??= openMore(secondModule));
   switch (ask.kind) {
     case "findings":
       return more.ask("findings", name);
@@ -432,9 +432,9 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
       more.step("difference", ask.index);
       return compareRows(more, sidesOf(more, ask.index), ask.whole, share);
     case "types":
-      return (await (third ??= openMore(thirdBytes))).ask("types", "", ask.shard, ask.index);
+      return (await (third ??= openMore(thirdModule))).ask("types", "", ask.shard, ask.index);
     case "cost":
-      return cost(await (third ??= openMore(thirdBytes)), ask, share);
+      return cost(await (third ??= openMore(thirdModule)), ask, share);
     case "edits":
       return more.ask("edits", JSON.stringify(ask.edits));
     case "editedHead":
@@ -442,7 +442,7 @@ async function answer(ask: Ask, share: Share): Promise<unknown> {
   }
 }
 
-type Message = { first: ArrayBuffer } | { second: ArrayBuffer } | { third: ArrayBuffer } | { stop: true } | { id: number; ask: Ask };
+type Message = { first: WebAssembly.Module } | { second: WebAssembly.Module } | { third: WebAssembly.Module } | { stop: true } | { id: number; ask: Ask };
 
 self.onmessage = ({ data }: MessageEvent<Message>) => {
   if ("first" in data) return giveFirst(data.first);

@@ -43,18 +43,54 @@ export async function launch() {
   return chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"] });
 }
 
-/** A page that fails the test at an error of its scripts, or where the policy is violated. `requests` are those to other places than the page's. */
-export async function open(browser, address, options = {}) {
-  const context = await browser.newContext(options);
-  const page = await context.newPage();
+/** Gives a page `until(look)`: it waits until `look` returns something, which is looked for again at each change of the page, and returns that. Loops over
+ * many files or tensors run in the page with it: each call from outside takes a driver some time, above all Firefox's, and it looks ten times a second. */
+function addUntil() {
+  window.until = (look) =>
+    new Promise((go) => {
+      const again = () => {
+        const found = look();
+        if (!found) return;
+        observer.disconnect();
+        go(found);
+      };
+      const observer = new MutationObserver(again);
+      observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+      again();
+    });
+}
+
+/** Pages that tests have left, of each browser: another page takes a second of processor time. */
+const left = new WeakMap();
+
+/** A page that fails the test at an error of its scripts, or where the policy is violated. `requests` are those to other places than the page's. `close` leaves
+ * the page to other tests, unless it has a context of its own, which it has with `options`. */
+export async function open(browser, address, options = undefined) {
+  const pages = left.get(browser) ?? [];
+  left.set(browser, pages);
+  let page = options === undefined ? pages.pop() : undefined;
+  if (!page) {
+    page = await (await browser.newContext(options)).newPage();
+    await page.addInitScript(addUntil);
+  }
+  const context = page.context();
   const problems = [];
   const requests = [];
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
-  context.on("request", (request) => requests.push(request.url()));
+  const asked = (request) => requests.push(request.url());
+  context.on("request", asked);
   await page.goto(address);
   await page.getByRole("heading", { name: "GGUF viewer" }).waitFor();
-  return { page, context, problems, requests };
+  const close = async () => {
+    if (options !== undefined) return context.close();
+    page.removeAllListeners();
+    context.off("request", asked);
+    // This ends its workers.
+    await page.goto("about:blank");
+    pages.push(page);
+  };
+  return { page, context, problems, requests, close };
 }
 
 /** The bytes that the page saves. Firefox does not tell the tests of downloads, and gives them the focus: there, the bytes are those of the blob, and nothing is

@@ -46,7 +46,7 @@ async function view(page, name) {
 const TITLES = {};
 
 test("the keyboard alone does everything", async () => {
-  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const { page, close, problems } = await open(browser, `${server.origin}/page/`);
   // A file: the button opens the dialog of the browser. To wait for it takes the driver a moment, after which the key may be pressed.
   const chooser = page.waitForEvent("filechooser");
   await tabTo(page, "Open a file…");
@@ -116,5 +116,5 @@ test("the keyboard alone does everything", async () => {
   await dialog.waitFor({ state: "detached" });
   assert.equal((await focused(page)).name, long.name);
   assert.deepEqual(problems, []);
-  await context.close();
+  await close();
 });

@@ -92,7 +92,7 @@ for (const [form, address] of [
 ]) {
   describe(form, () => {
     test("has the numbers of the program", async () => {
-      const { page, context, problems, requests } = await open(browser, address());
+      const { page, close, problems, requests } = await open(browser, address());
       for (const name of ["tiny.gguf", "tiny-00001-of-00002.gguf"]) {
         const files = name === "tiny.gguf" ? [name] : [name, "tiny-00002-of-00002.gguf"];
         await give(page, files.map((name) => join(examples, name)), name);
@@ -104,14 +104,14 @@ for (const [form, address] of [
       assert.deepEqual(problems, []);
       const others = requests.filter((url) => !url.startsWith(address()) && !url.startsWith("blob:") && !url.startsWith("data:"));
       assert.deepEqual(others, []);
-      await context.close();
+      await close();
     });
 
     test("names missing shards", async () => {
-      const { page, context } = await open(browser, address());
+      const { page, close } = await open(browser, address());
       await give(page, [join(examples, "tiny-00002-of-00002.gguf")], "tiny-00002-of-00002.gguf");
       await page.getByText("Missing shards: tiny-00001-of-00002.gguf").waitFor();
-      await context.close();
+      await close();
     });
 
     test("shows what a file says as text, never as markup", async () => {
@@ -128,7 +128,7 @@ for (const [form, address] of [
         [{ name: evil.slice(0, 60), shape: [4] }],
       );
       const name = `<b>evil<b>.gguf`;
-      const { page, context, problems } = await open(browser, address());
+      const { page, close, problems } = await open(browser, address());
       await page.getByLabel("Open a file…").setInputFiles([{ name, mimeType: "", buffer: Buffer.concat([made.head, Buffer.alloc(16)]) }]);
       await page.getByRole("heading", { level: 2, name }).waitFor();
       for (const tab of ["Summary", "Metadata", "Tensors", "Findings", "Tokens", "Chat template", "Memory", "Compare", "Edit"]) {
@@ -144,13 +144,13 @@ for (const [form, address] of [
       assert.doesNotMatch(report.replace(/(`+)[^\n]*?[^`]\1(?!`)/g, ""), /[<>]/);
       assert.equal(await page.title(), "GGUF viewer");
       assert.deepEqual(problems, []);
-      await context.close();
+      await close();
     });
   });
 }
 
 test("a 40 GB file opens, and a file that is none is named", async () => {
-  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  const { page, close } = await open(browser, `${server.origin}/x/y/`);
   const made = head([kv("general.architecture", "string", "llama")], [{ name: "output.weight", shape: [1e10] }]);
   const path = join(temporary, "forty.gguf");
   writeSparse(path, made.head, made.length);
@@ -161,13 +161,13 @@ test("a 40 GB file opens, and a file that is none is named", async () => {
   await page.getByLabel("Open a file…").setInputFiles(other);
   await page.getByRole("alert").filter({ hasText: "git-lfs pointer" }).waitFor();
   await page.locator(".finding", { hasText: "git lfs pull" }).waitFor();
-  await context.close();
+  await close();
 });
 
 test("the memory is that of the program's estimate", async (t) => {
   const path = join(process.env.GGUF_SHARED ?? "", "data", "glossary-bf16.gguf");
   if (!process.env.GGUF_SHARED) return t.skip("no shared test data");
-  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  const { page, close } = await open(browser, `${server.origin}/x/y/`);
   await give(page, [path], "glossary-bf16.gguf");
   await view(page, "Memory");
   await page.getByLabel("Context in tokens").fill("4096");
@@ -178,12 +178,12 @@ test("the memory is that of the program's estimate", async (t) => {
   for (const part of ["weights", "kv_cache", "states", "compute", "output", "total"]) {
     assert.equal(plain(await page.locator(`tr[data-part="${part}"] td`).first().getAttribute("title")), `${host[part]} bytes`, part);
   }
-  await context.close();
+  await close();
 });
 
 test("layers have the sums of their tensors", async () => {
   const path = join(examples, "tiny.gguf");
-  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  const { page, close } = await open(browser, `${server.origin}/x/y/`);
   await give(page, [path], "tiny.gguf");
   await view(page, "Tensors");
   await page.getByLabel("By layer").check();
@@ -202,12 +202,12 @@ test("layers have the sums of their tensors", async () => {
   }
   await page.getByRole("button", { name: "blk.0", exact: true }).click();
   await page.getByText(`${of("blk.0").length} tensors`, { exact: true }).waitFor();
-  await context.close();
+  await close();
 });
 
 test("the report has all that is known", async () => {
   const path = join(examples, "tiny.gguf");
-  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  const { page, close } = await open(browser, `${server.origin}/x/y/`);
   await give(page, [path], "tiny.gguf");
   await view(page, "Report");
   const text = await page.getByLabel("Report in Markdown").textContent();
@@ -220,7 +220,7 @@ test("the report has all that is known", async () => {
   assert.deepEqual(json.tensors.map(({ name, type }) => [name, type]), file.tensors.map(({ name, type }) => [name, type]));
   assert.deepEqual(json.metadata.map(({ key }) => key), file.metadata.map(({ key }) => key));
   assert.equal(json.findings.safe, true);
-  await context.close();
+  await close();
 });
 
 test("the page is painted before its script has come, and works before the module has", async () => {
@@ -238,7 +238,7 @@ test("the page is painted before its script has come, and works before the modul
 });
 
 test("the folder works without a network after one visit", async () => {
-  const { page, context } = await open(browser, `${server.origin}/x/y/`);
+  const { page, context } = await open(browser, `${server.origin}/x/y/`, {});
   await page.evaluate(() => navigator.serviceWorker.ready);
   await context.setOffline(true);
   await page.reload();

@@ -64,44 +64,71 @@ async function statistics(page, n) {
   return Object.fromEntries(await page.locator("tr[data-stat]").evaluateAll((rows) => rows.map((row) => [row.dataset.stat, row.cells[1].textContent])));
 }
 
+/** For each of some tensors, what the page shows: its statistics, and the values of a part of it. */
+function shownTensors(page, names) {
+  return page.evaluate(async (names) => {
+    const one = (selector, text) => [...document.querySelectorAll(selector)].find((element) => element.textContent.trim() === text);
+    const press = async (text, selector = "button") => (await until(() => one(selector, text))).click();
+    const fill = (label, value, at = 0) => {
+      const input = [...document.querySelectorAll("label")].filter((element) => element.textContent.trim() === label).at(at).control;
+      input.value = value;
+      for (const type of ["input", "change"]) input.dispatchEvent(new Event(type, { bubbles: true }));
+      // The next field is filled once the page has taken this one.
+      return new Promise((go) => setTimeout(go));
+    };
+    const table = (caption) => one("table > caption", caption)?.parentElement;
+    const found = {};
+    for (const name of names) {
+      await press("Tensors", "nav button");
+      await until(() => one("label", "Filter"));
+      await fill("Filter", name);
+      await press(name, '[role="table"] button');
+      await until(() => one("h3", name) && !table("Statistics") && !table("Values"));
+      await press("Compute the statistics");
+      const statistics = await until(() => table("Statistics"));
+      await fill("Rows from", 1);
+      await fill("to", 3, 0);
+      await fill("Columns from", 300);
+      await fill("to", 316, 1);
+      await press("Draw the map");
+      const values = await until(() => table("Values")?.tBodies[0].rows.length && table("Values"));
+      found[name] = {
+        statistics: Object.fromEntries([...statistics.querySelectorAll("tr[data-stat]")].map((row) => [row.dataset.stat, row.cells[1].textContent])),
+        values: [...values.tBodies[0].rows].map((row) => [...row.cells].slice(1).map((cell) => cell.textContent)),
+      };
+    }
+    return found;
+  }, names);
+}
+
 test("values and statistics of all types are those of the program, to the bit", async () => {
   const path = join(temporary, "types.gguf");
   writeTypes(path, TYPES);
-  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const { page, close, problems } = await open(browser, `${server.origin}/page/`);
   await give(page, [path], "types.gguf");
-  for (const [type] of TYPES) {
-    const name = `t${type}`;
-    await choose(page, name);
-    const found = await statistics(page);
+  const shown = await shownTensors(page, TYPES.map(([type]) => `t${type}`));
+  for (const [name, { statistics, values }] of Object.entries(shown)) {
     const expected = gguf("cat", "--json", "--bins", "256", path, name);
-    for (const field of ["n", "nan", "infinite", "zeros", "outliers"]) assert.equal(found[field].replaceAll(",", ""), String(expected[field]), `${name} ${field}`);
+    for (const field of ["n", "nan", "infinite", "zeros", "outliers"]) assert.equal(statistics[field].replaceAll(",", ""), String(expected[field]), `${name} ${field}`);
     for (const field of ["min", "max", "mean", "stddev", "rms"]) {
-      if (expected[field] === null) assert.equal(found[field], "none", `${name} ${field}`);
+      if (expected[field] === null) assert.equal(statistics[field], "none", `${name} ${field}`);
       // Two decimal forms of a number in single precision can be equally short.
-      else if (field === "min" || field === "max") assert.equal(Math.fround(Number(found[field])), Math.fround(expected[field]), `${name} ${field}`);
-      else assert.equal(Number(found[field]), expected[field], `${name} ${field}`);
+      else if (field === "min" || field === "max") assert.equal(Math.fround(Number(statistics[field])), Math.fround(expected[field]), `${name} ${field}`);
+      else assert.equal(Number(statistics[field]), expected[field], `${name} ${field}`);
     }
-    await page.getByLabel("Rows from").fill("1");
-    await page.getByLabel("to", { exact: true }).first().fill("3");
-    await page.getByLabel("Columns from").fill("300");
-    await page.getByLabel("to", { exact: true }).last().fill("316");
-    await page.getByLabel("to", { exact: true }).last().blur();
-    await page.getByRole("button", { name: "Draw the map" }).click();
-    const table = page.getByRole("table", { name: "Values" });
-    await table.waitFor();
-    const shown = await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].slice(1).map((cell) => cell.textContent)));
     const printed = execFileSync(process.env.GGUF_PROGRAM, ["cat", "--values", "--rows", "1..3", path, name], { encoding: "utf8" });
-    assert.deepEqual(shown, printed.trimEnd().split("\n").map((line) => line.split(" ").slice(300, 316)), name);
+    assert.deepEqual(values, printed.trimEnd().split("\n").map((line) => line.split(" ").slice(300, 316)), name);
   }
+  assert.equal(Object.keys(shown).length, TYPES.length);
   assert.deepEqual(problems, []);
-  await context.close();
+  await close();
 });
 
 test("64 million weights of Q4_K are surveyed from the disk, and the work can be stopped", async (t) => {
   const path = join(temporary, "large-weights.gguf");
   const [columns, rows] = [8192, 8192];
   writeTypes(path, [[12, 256, 144]], rows, columns);
-  const { page, context } = await open(browser, `${server.origin}/page/`);
+  const { page, context } = await open(browser, `${server.origin}/page/`, {});
   await give(page, [path], "large-weights.gguf");
   await choose(page, "t12");
   await statistics(page);
@@ -145,7 +172,7 @@ test("two files are compared as the program compares them", async () => {
   };
   write(a, "A", { name: "other", shape: [512] }, floats);
   write(b, "B", { name: "other", shape: [512], type: 1, bytes: 1024 }, noiseHalves(512));
-  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const { page, close, problems } = await open(browser, `${server.origin}/page/`);
   await give(page, [a], "a.gguf");
   await view(page, "Compare");
   await page.getByLabel("Choose the other file…").setInputFiles(b);
@@ -163,11 +190,11 @@ test("two files are compared as the program compares them", async () => {
   await page.getByRole("button", { name: "Draw the map" }).click();
   await page.getByRole("img", { name: /^Map of the error of other/ }).waitFor();
   assert.deepEqual(problems, []);
-  await context.close();
+  await close();
 });
 
 test("a file is compared with one of a server, and shards of a server are one model", async () => {
-  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const { page, close, problems } = await open(browser, `${server.origin}/page/`);
   server.log.length = 0;
   await page.getByLabel("Address", { exact: true }).fill(`${server.origin}/examples/tiny-00002-of-00002.gguf`);
   await page.getByRole("button", { name: "Open", exact: true }).click();
@@ -183,7 +210,7 @@ test("a file is compared with one of a server, and shards of a server are one mo
   await page.getByRole("region", { name: "Compare" }).getByRole("button", { name: "Compare", exact: true }).click();
   await page.getByRole("alert").filter({ hasText: "not the address of a file" }).waitFor();
   assert.deepEqual(problems, []);
-  await context.close();
+  await close();
 });
 
 test("other types cost what the program reports", async () => {
@@ -191,7 +218,7 @@ test("other types cost what the program reports", async () => {
   const values = Float32Array.from({ length: 8 * 512 }, (_, i) => Math.sin(i * 1.7) * (1 + (i % 7)));
   const made = head([kv("general.architecture", "string", "llama"), kv("llama.block_count", "u32", 1)], [{ name: "blk.0.ffn_up.weight", shape: [512, 8] }]);
   writeFileSync(path, Buffer.concat([made.head, Buffer.from(values.buffer)]));
-  const { page, context, problems } = await open(browser, `${server.origin}/page/`);
+  const { page, close, problems } = await open(browser, `${server.origin}/page/`);
   await give(page, [path], "costs.gguf");
   await choose(page, "blk.0.ffn_up.weight");
   await page.getByRole("button", { name: "Measure all types" }).click();
@@ -208,7 +235,7 @@ test("other types cost what the program reports", async () => {
     assert.deepEqual(rows[type].error, { n: String(values.length), not_finite: "0", rmse, relative, cosine, largest: largest && { error: largest.error, row: String(largest.row), column: String(largest.column) } }, type);
   }
   assert.deepEqual(problems, []);
-  await context.close();
+  await close();
 });
 
 /** Halves of moderate size. */
@@ -220,7 +247,7 @@ function noiseHalves(n) {
 
 test("an edited file has the bytes that the program writes", async () => {
   const tiny = join(examples, "tiny.gguf");
-  const { page, context } = await open(browser, `${server.origin}/page/`);
+  const { page, close } = await open(browser, `${server.origin}/page/`);
   await give(page, [tiny], "tiny.gguf");
   await view(page, "Edit");
   const set = async (key, value, type = "") => {
@@ -242,5 +269,5 @@ test("an edited file has the bytes that the program writes", async () => {
   assert.deepEqual(edited, readFileSync(out));
   const bytes = await saved(page, () => page.getByRole("button", { name: "Save the head" }).click());
   assert.deepEqual(bytes, readFileSync(out).subarray(0, bytes.length));
-  await context.close();
+  await close();
 });
