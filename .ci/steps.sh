@@ -11,7 +11,7 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-targe
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
-  i686 s390x aarch64 wasm32 programs_on_webassembly macos fuzzing object_stores
+  i686 s390x aarch64 wasm32 programs_on_webassembly windows_and_macos fuzzing object_stores
   python_wheel)
 long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files)
 
@@ -136,7 +136,8 @@ programs_on_webassembly() {
   .ci/small
 }
 
-macos() { .ci/targets aarch64-apple-darwin; }
+# They compile; the tests run on Linux, and those of files also in `windows`.
+windows_and_macos() { .ci/targets x86_64-pc-windows-gnu aarch64-apple-darwin; }
 
 # The tests of the crates that work with files, on Windows as far as Wine has it: no exchange of names, no file systems with shared data, no
 # files that another program maps.
