@@ -12,7 +12,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly windows_and_macos fuzzing object_stores
-  python_wheel)
+  python_wheel page_in_firefox)
 long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
@@ -190,6 +190,9 @@ packages_of_formats() {
 
 # The wheel that users install, with the program, in an environment with NumPy only.
 python_wheel() { .ci/python wheel; }
+
+# The page of the web viewer. `.ci/run` tests it in Chromium.
+page_in_firefox() { .ci/web page firefox; }
 
 # The feature of object stores, with servers of other programs.
 object_stores() {
