@@ -47,13 +47,15 @@ export async function launch() {
  * many files or tensors run in the page with it: each call from outside takes a driver some time, above all Firefox's, and it looks ten times a second. */
 function addUntil() {
   window.until = (look) =>
-    new Promise((go) => {
+    new Promise((go, fail) => {
       const again = () => {
         const found = look();
         if (!found) return;
         observer.disconnect();
+        clearTimeout(late);
         go(found);
       };
+      const late = setTimeout(() => fail(new Error(`not in 60 s: ${look}`)), 60_000);
       const observer = new MutationObserver(again);
       observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
       again();
