@@ -14,6 +14,8 @@ interface Source {
   load(offset: number, length: number): Promise<void>;
   /** Whether bytes are expensive: of long tensors, a sample is read. */
   remote: boolean;
+  /** Parts that are read ahead at once: from a disk, the reads of several overlap. */
+  ahead: number;
 }
 
 /** Reads are answered from windows of the file: reading is dear, whatever the length. The windows of a head become larger. */
@@ -31,6 +33,8 @@ const PARTS = 16;
 const KEPT = 40 << 20;
 /** Milliseconds of work between two looks at the messages. */
 const TURN = 10;
+/** Milliseconds between two messages of progress: the page draws each, on a core that reads files, too. */
+const TELL = 100;
 /** Shards of a server are looked for until so many are missing. */
 const MOST_MISSING = 8;
 
@@ -59,6 +63,7 @@ function local(file: File): Source {
     name: file.name,
     bytes: file.size,
     remote: false,
+    ahead: 3,
     read(offset, length) {
       try {
         const { start, bytes } = find(offset, length) ?? next(offset, length);
@@ -68,7 +73,10 @@ function local(file: File): Source {
       }
     },
     async load(offset, length) {
-      if (!find(offset, length)) keep(offset, new Uint8Array(await file.slice(offset, offset + length).arrayBuffer()));
+      const kept = find(offset, length);
+      // It is needed soon, and what is read meanwhile must not replace it.
+      if (kept) windows = [kept, ...windows.filter((window) => window !== kept)];
+      else keep(offset, new Uint8Array(await file.slice(offset, offset + length).arrayBuffer()));
     },
   };
 }
@@ -83,6 +91,7 @@ function remote(head: RemoteHead, token: string): Source {
     name: head.name,
     bytes: head.fileBytes,
     remote: true,
+    ahead: 1,
     read(offset, length) {
       const part = has(offset, length);
       if (part) return part.bytes.subarray(offset - part.start, offset - part.start + length);
@@ -231,21 +240,19 @@ async function statistics(module: Module, ask: Ask & { kind: "statistics" }, sha
     loading.catch(() => {});
     return loading;
   };
-  let loading = parts[0] && load(parts[0]);
-  for (const pass of [0, 1]) {
-    for (const [i, [at, length]] of parts.entries()) {
-      await loading;
-      // The next part is read while this one is added up; after the last one, the first one again.
-      const next = parts[i + 1] ?? (pass === 0 ? parts[0] : undefined);
-      loading = next && load(next);
-      for (let part = at; part < at + length; part += 4 * step) {
-        const n = Math.min(4 * step, at + length - part);
-        await go();
-        module.step("survey_add", pass, part, n);
-        done += n;
-      }
-      share(done / all);
+  // Parts are read while those before them are added up; after the last one, the first ones again.
+  const twice = [...parts, ...parts];
+  const loading: Promise<void>[] = [];
+  for (const [i, [at, length]] of twice.entries()) {
+    while (loading.length < Math.min(i + source.ahead + 1, twice.length)) loading.push(load(twice[loading.length]!));
+    await loading[i];
+    for (let part = at; part < at + length; part += 4 * step) {
+      const n = Math.min(4 * step, at + length - part);
+      await go();
+      module.step("survey_add", i < parts.length ? 0 : 1, part, n);
+      done += n;
     }
+    share(done / all);
   }
   const figures = module.ask<Statistics>("result", "");
   return { ...figures, sample, milliseconds: performance.now() - from };
@@ -449,7 +456,14 @@ self.onmessage = ({ data }: MessageEvent<Message>) => {
   if ("second" in data) return giveSecond(data.second);
   if ("third" in data) return giveThird(data.third);
   if ("stop" in data) return stop.abort();
-  answer(data.ask, (share) => self.postMessage({ id: data.id, share })).then(
+  let told = 0;
+  const share = (share: number) => {
+    const now = performance.now();
+    if (now - told < TELL) return;
+    told = now;
+    self.postMessage({ id: data.id, share });
+  };
+  answer(data.ask, share).then(
     (value) => self.postMessage({ id: data.id, value }),
     (error: unknown) => {
       // A trap of the module ends it; the page starts another worker for the next file.

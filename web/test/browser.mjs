@@ -35,10 +35,12 @@ export function chromiumPath() {
   return paths.find((path) => path && existsSync(path));
 }
 
-export async function launch() {
+/** Starts the browser, with more variables of its environment than those of the tests. */
+export async function launch(variables = {}) {
   if (isFirefox) {
     const paths = [process.env.FIREFOX, "/usr/bin/firefox-esr", "/usr/bin/firefox"];
-    return firefox.launch({ channel: "moz-firefox", executablePath: paths.find((path) => path && existsSync(path)) });
+    const executablePath = paths.find((path) => path && existsSync(path));
+    return firefox.launch({ channel: "moz-firefox", executablePath, env: { ...process.env, ...variables } });
   }
   return chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"] });
 }
