@@ -7,7 +7,7 @@
 
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
-# One profile for everything but the program and the C library: that of development, with checks of overflow. Codecs and hashes are optimized in it.
+# One profile for everything but the program and the C library: that of development, with checks of overflow. Some crates are optimized in it.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp

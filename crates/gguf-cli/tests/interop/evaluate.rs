@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_quantize::imatrix::ImatrixFile;
@@ -737,30 +738,51 @@ fn reader(line: &str) -> String {
     line.replace("SIZE", SIZE)
 }
 
+/// What a function returns for each file and its number. Several threads call it, each with a path of its own for outputs: most of a run is waiting for
+/// other processes.
+fn for_each_file<T: Send>(paths: &[PathBuf], dir: &Path, run: impl Fn(usize, &Path, &Path) -> T + Sync) -> Vec<T> {
+    const THREADS: usize = 8;
+    let next = AtomicUsize::new(0);
+    let part = |thread: usize| {
+        let out = dir.join(format!("out-{thread}"));
+        let mut results = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(i) else { return results };
+            results.push(run(i, path, &out));
+        }
+    };
+    let part = &part;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || part(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever. All commands check a model alike before they
 /// start the library, so a file that is refused is given to one more command, another one for each value of `GGUF_SHARE`; other files are given to all.
 fn hostile_files_are_errors() {
     let share = std::env::var("GGUF_SHARE").map_or(0, |share| share.parse::<usize>().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let (model, text_file, out) =
-        (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()), dir.path().join("out"));
+    let (model, text_file) = (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()));
     let paths = invalid_files(dir.path());
-    let mut n_loaded = 0;
     let (first, others) = READERS.split_first().unwrap();
-    for (i, path) in paths.iter().enumerate() {
-        let files = [("FILE", &**path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
+    let was_loaded = for_each_file(&paths, dir.path(), |i, path, out| {
+        let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", out)];
         let run = |line: &str| {
             let line = reader(line);
             ended_by_itself(start(&words(&line, &files)), &format!("{line}: {}", path.display()))
         };
         let (code, said) = run(first);
-        if code == 0 || said.contains("libllama") || said.contains("tokens") {
-            n_loaded += 1;
+        let is_loaded = code == 0 || said.contains("libllama") || said.contains("tokens");
+        if is_loaded {
             others.iter().for_each(|line| drop(run(line)));
         } else {
             run(others[(i + share) % others.len()]);
         }
-    }
+        is_loaded
+    });
+    let n_loaded = was_loaded.iter().filter(|is_loaded| **is_loaded).count();
     assert!(n_loaded > 0);
     eprintln!("{} files, {n_loaded} were given to the library", paths.len());
 }
@@ -770,25 +792,18 @@ fn every_hostile_file_is_an_error_of_every_command() {
     let dir = tempfile::tempdir().unwrap();
     let (model, text_file) = (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()));
     let paths = invalid_files(dir.path());
-    let ran = |part: usize, line: &str, path: &Path| {
-        let out = dir.path().join(format!("out-{part}"));
-        let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", &*out)];
-        let line = reader(line);
-        let line = words(&line, &files);
-        let started = Instant::now();
-        let (code, _) = ended_by_itself(start(&line), &line.join(" "));
-        (started.elapsed(), code, line.join(" "))
-    };
-    // Most of a run is waiting for other processes.
-    let each = paths.len().div_ceil(8);
-    let all: Vec<_> = std::thread::scope(|scope| {
-        let part = |(part, paths): (usize, &'_ [PathBuf])| {
-            let run = move |path: &PathBuf| READERS.iter().map(|line| ran(part, line, path)).collect::<Vec<_>>();
-            paths.iter().flat_map(run).collect::<Vec<_>>()
+    let all = for_each_file(&paths, dir.path(), |_, path, out| {
+        let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", out)];
+        let ran = |line: &&str| {
+            let line = reader(line);
+            let line = words(&line, &files);
+            let started = Instant::now();
+            let (code, _) = ended_by_itself(start(&line), &line.join(" "));
+            (started.elapsed(), code, line.join(" "))
         };
-        let threads: Vec<_> = paths.chunks(each).enumerate().map(|chunk| scope.spawn(move || part(chunk))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        READERS.iter().map(ran).collect::<Vec<_>>()
     });
+    let all: Vec<_> = all.into_iter().flatten().collect();
     let n_results = all.iter().filter(|(_, code, _)| *code == 0).count();
     let (slowest, _, line) = all.iter().max().unwrap();
     eprintln!(
