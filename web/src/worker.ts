@@ -14,7 +14,7 @@ interface Source {
   load(offset: number, length: number): Promise<void>;
   /** Whether bytes are expensive: of long tensors, a sample is read. */
   remote: boolean;
-  /** Parts that are read ahead at once: from a disk, the reads of several overlap. */
+  /** Parts that are read ahead at once: of a disk, the reads of several overlap; of a server, there is one request at a time. */
   ahead: number;
 }
 
@@ -244,8 +244,8 @@ async function statistics(module: Module, ask: Ask & { kind: "statistics" }, sha
   const twice = [...parts, ...parts];
   const loading: Promise<void>[] = [];
   for (const [i, [at, length]] of twice.entries()) {
-    while (loading.length < Math.min(i + source.ahead + 1, twice.length)) loading.push(load(twice[loading.length]!));
-    await loading[i];
+    await (loading[i] ??= load([at, length]));
+    while (loading.length < Math.min(i + 1 + source.ahead, twice.length)) loading.push(load(twice[loading.length]!));
     for (let part = at; part < at + length; part += 4 * step) {
       const n = Math.min(4 * step, at + length - part);
       await go();

@@ -60,7 +60,7 @@ test("axe finds nothing on any view, in any mode", async () => {
   await page.getByLabel("By layer").uncheck();
   await page.getByRole("button", { name: "token_embd.weight", exact: true }).click();
   await page.getByRole("button", { name: "Measure all types" }).click();
-  await page.getByRole("progressbar").waitFor({ state: "detached", timeout: 60_000 });
+  await page.getByRole("progressbar").waitFor({ state: "detached" });
   await check("other types");
   await page.getByRole("button", { name: "Compute the statistics" }).click();
   await page.getByRole("table", { name: "Statistics" }).waitFor();

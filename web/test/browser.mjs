@@ -35,6 +35,9 @@ export function chromiumPath() {
   return paths.find((path) => path && existsSync(path));
 }
 
+/** Most milliseconds to wait for something. Machines that run tests may be slow, so this only recognizes what never comes. */
+const LATEST = 120_000;
+
 /** Starts the browser, with more variables of its environment than those of the tests. */
 export async function launch(variables = {}) {
   if (isFirefox) {
@@ -47,7 +50,7 @@ export async function launch(variables = {}) {
 
 /** Gives a page `until(look)`: it waits until `look` returns something, which is looked for again at each change of the page, and returns that. Loops over
  * many files or tensors run in the page with it: each call from outside takes a driver some time, above all Firefox's, and it looks ten times a second. */
-function addUntil() {
+function addUntil(latest) {
   window.until = (look) =>
     new Promise((go, fail) => {
       const again = () => {
@@ -57,7 +60,7 @@ function addUntil() {
         clearTimeout(late);
         go(found);
       };
-      const late = setTimeout(() => fail(new Error(`not in 60 s: ${look}`)), 60_000);
+      const late = setTimeout(() => fail(new Error(`not in ${latest} ms: ${look}`)), latest);
       const observer = new MutationObserver(again);
       observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
       again();
@@ -75,7 +78,8 @@ export async function open(browser, address, options = undefined) {
   let page = options === undefined ? pages.pop() : undefined;
   if (!page) {
     page = await (await browser.newContext(options)).newPage();
-    await page.addInitScript(addUntil);
+    page.setDefaultTimeout(LATEST);
+    await page.addInitScript(addUntil, LATEST);
   }
   const context = page.context();
   const problems = [];

@@ -37,6 +37,8 @@ export async function serve(mounts, hooks = {}, compressed = false) {
     }
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  // A test that fails does not close it.
+  server.unref();
   const origin = `http://127.0.0.1:${server.address().port}`;
   const close = () => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve)));
   return { origin, log, close };

@@ -68,7 +68,7 @@ describe("at once", { concurrency: true }, () => {
     const exit = once(child, "exit");
     child.kill("SIGINT");
     await exit;
-    await page.getByRole("alert").filter({ hasText: "gguf view has ended" }).waitFor({ timeout: 20_000 });
+    await page.getByRole("alert").filter({ hasText: "gguf view has ended" }).waitFor();
     await context.close();
   });
 

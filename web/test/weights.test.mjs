@@ -59,8 +59,8 @@ async function choose(page, name) {
 /** The statistics of a tensor in the page. */
 async function statistics(page, n) {
   await page.getByRole("button", { name: "Compute the statistics" }).click();
-  await page.getByRole("table", { name: "Statistics" }).waitFor({ timeout: 60_000 });
-  if (n !== undefined) await page.locator('tr[data-stat="n"]', { hasText: n }).waitFor({ timeout: 60_000 });
+  await page.getByRole("table", { name: "Statistics" }).waitFor();
+  if (n !== undefined) await page.locator('tr[data-stat="n"]', { hasText: n }).waitFor();
   return Object.fromEntries(await page.locator("tr[data-stat]").evaluateAll((rows) => rows.map((row) => [row.dataset.stat, row.cells[1].textContent])));
 }
 
@@ -143,9 +143,9 @@ test("64 million weights of Q4_K are surveyed from the disk, and the work can be
   t.diagnostic(`memory of the tab: ${memory === null ? "not known" : `${(memory / 2 ** 20).toFixed(0)} MiB`}`);
   assert.ok(memory === null || memory < 256 << 20, String(memory));
   await page.getByRole("button", { name: "Draw the map" }).click();
-  await page.getByRole("img", { name: /^Map of the values/ }).waitFor({ timeout: 60_000 });
+  await page.getByRole("img", { name: /^Map of the values/ }).waitFor();
   await page.getByRole("button", { name: "Zoom in" }).click();
-  await page.getByText("rows 3,072 to 5,119 and columns 3,072 to 5,119").waitFor({ timeout: 60_000 });
+  await page.getByText("rows 3,072 to 5,119 and columns 3,072 to 5,119").waitFor();
   await page.goto(`${server.origin}/page/#view=tensors&url=${encodeURIComponent(`${server.origin}/files/large-weights.gguf`)}`);
   await page.reload();
   await choose(page, "t12");
@@ -222,7 +222,7 @@ test("other types cost what the program reports", async () => {
   await give(page, [path], "costs.gguf");
   await choose(page, "blk.0.ffn_up.weight");
   await page.getByRole("button", { name: "Measure all types" }).click();
-  await page.getByRole("progressbar").waitFor({ state: "detached", timeout: 120_000 });
+  await page.getByRole("progressbar").waitFor({ state: "detached" });
   const rows = await page.locator("tr[data-type]").evaluateAll((rows) =>
     Object.fromEntries(rows.map((row) => [row.dataset.type, { error: row.dataset.error && JSON.parse(row.dataset.error), text: row.textContent }])),
   );
