@@ -222,13 +222,15 @@ function checkPart(head: { tag: string | null }, response: Response, start: numb
 export async function readPart(head: RemoteHead, start: number, length: number, token: string, stop: AbortSignal): Promise<Uint8Array> {
   const request = new Request(PATIENCE, stop);
   try {
-    const ask = () => request.start(head.address, `bytes=${start}-${start + length - 1}`, tokenFor(head, token));
-    const response = await ask().catch((error: unknown) => {
-      if (!(error instanceof Refused) || head.address === head.given) throw error;
-      head.address = head.given;
-      return ask();
+    const ask = (address: string) =>
+      request.start(address, `bytes=${start}-${start + length - 1}`, tokenFor({ given: head.given, address }, token));
+    // Another part that is read meanwhile may change the address of the head.
+    const { address } = head;
+    const response = await ask(address).catch((error: unknown) => {
+      if (!(error instanceof Refused) || address === head.given) throw error;
+      return ask(head.given);
     });
-    head.address = response.url || head.address;
+    if (response.url) head.address = response.url;
     checkPart(head, response, start);
     const bytes = new Uint8Array(length);
     let at = 0;

@@ -14,7 +14,8 @@ interface Source {
   load(offset: number, length: number): Promise<void>;
   /** Whether bytes are expensive: of long tensors, a sample is read. */
   remote: boolean;
-  /** Parts that are read ahead at once: of a disk, the reads of several overlap; of a server, there is one request at a time. */
+  /** Parts that are read ahead at once: of a disk, the reads of several overlap; a server gets one request at a time. All of
+   * them, and the one before, fit in what is kept. */
   ahead: number;
 }
 

@@ -67,6 +67,13 @@ function addUntil(latest) {
     });
 }
 
+/** A page in a context of its own. */
+export async function newPage(browser, options = undefined) {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(LATEST);
+  return context.newPage();
+}
+
 /** Pages that tests have left, of each browser: another page takes a second of processor time. */
 const left = new WeakMap();
 
@@ -77,8 +84,7 @@ export async function open(browser, address, options = undefined) {
   left.set(browser, pages);
   let page = options === undefined ? pages.pop() : undefined;
   if (!page) {
-    page = await (await browser.newContext(options)).newPage();
-    page.setDefaultTimeout(LATEST);
+    page = await newPage(browser, options);
     await page.addInitScript(addUntil, LATEST);
   }
   const context = page.context();

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { after, before, test } from "node:test";
-import { examples, gguf, launch, root, rows, temporary } from "./browser.mjs";
+import { examples, gguf, launch, newPage, root, rows, temporary } from "./browser.mjs";
 
 let browser;
 before(async () => {
@@ -20,8 +20,8 @@ const run = (...args) => spawnSync(process.env.GGUF_PROGRAM, args, { encoding: "
 
 /** Opens a page of the program. It asks for nothing else, and axe finds nothing. */
 async function show(path, heading, options = {}) {
-  const context = await browser.newContext({ bypassCSP: true, ...options });
-  const page = await context.newPage();
+  const page = await newPage(browser, { bypassCSP: true, ...options });
+  const context = page.context();
   const [problems, requests] = [[], []];
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("console", (message) => message.type() === "error" && problems.push(message.text()));

@@ -20,7 +20,9 @@ async function start(t, args, env = {}) {
   t.after(() => child.kill());
   const said = [];
   child.stderr.on("data", (bytes) => said.push(bytes));
-  const [line] = await once(child.stdout, "data");
+  const ended = once(child, "close").then(([code]) => assert.fail(`the program ended with ${code}: ${Buffer.concat(said)}`));
+  ended.catch(() => {});
+  const [line] = await Promise.race([once(child.stdout, "data"), ended]);
   return { child, address: String(line).trim(), said: () => Buffer.concat(said).toString() };
 }
 

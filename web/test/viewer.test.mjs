@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { after, before, describe, test } from "node:test";
-import { examples, folder, gguf, give, launch, open, root, rows, saved, single, temporary } from "./browser.mjs";
+import { examples, folder, gguf, give, launch, newPage, open, root, rows, saved, single, temporary } from "./browser.mjs";
 import { head, kv, writeSparse } from "./files.mjs";
 import { serve } from "./server.mjs";
 
@@ -227,12 +227,12 @@ test("the page is painted before its script has come, and works before the modul
   const never = () => {};
   for (const missing of ["viewer.js", "gguf.wasm"]) {
     const slow = await serve({ "/x/y/": folder }, { [`/x/y/${missing}`]: never });
-    const page = await browser.newPage();
+    const page = await newPage(browser);
     await page.goto(`${slow.origin}/x/y/`, { waitUntil: "commit" });
     await page.getByRole("heading", { name: "GGUF viewer" }).waitFor();
     if (missing === "gguf.wasm") await page.getByText(/^Drop a GGUF file here/).waitFor();
     assert.equal(await page.getByRole("heading").count(), 1);
-    await page.close();
+    await page.context().close();
     await slow.close();
   }
 });
