@@ -3,6 +3,7 @@
 
 #[cfg(all(feature = "capi", unix))]
 pub mod capi;
+pub mod cases;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod corpus;

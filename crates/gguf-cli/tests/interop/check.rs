@@ -10,7 +10,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -20,6 +20,7 @@ use gguf_format::{GgmlType, Gguf, ValueType, keys};
 use gguf_hf::{Mtp, Options};
 use gguf_model::Hparams;
 use gguf_model::arch::Need;
+use gguf_test::cases::generate;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 
@@ -326,12 +327,7 @@ fn options(folder: &Path, args: &[Value]) -> Options {
 /// The model that a generated checkpoint becomes.
 fn converted(name: &str, case: &Value, dir: &Path) -> Result<Model, String> {
     let folder = dir.join("cases");
-    let made = Command::new(peers::peers().join("venv/bin/python"))
-        .arg(peers::data("").join("../tools/make-checkpoint.py"))
-        .args([name, folder.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+    generate(name, &folder);
     let args = case["args"].as_array().cloned().unwrap_or_default();
     let conversion = gguf_hf::plan(folder.join(name), &options(&folder, &args)).map_err(|e| e.to_string());
     let model = conversion.map(|conversion| Model::of(conversion.plan.heads().unwrap()[0].bytes()));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_quantize::imatrix::ImatrixFile;
+use gguf_test::cases::share;
 use gguf_test::files::text;
 use gguf_test::peers::{self, Peers, Program, peers};
 use gguf_test::program::{gguf, program};
@@ -95,8 +96,9 @@ fn matrices_have_the_bytes_of_llama_imatrix() {
     let first = dir.path().join("first.gguf");
     let mut sizes = Vec::new();
     for (i, (model, ending, ours, their_options)) in [
-        (&glossary, "gguf", "-c 512", "-c 512"),
-        (&glossary, "gguf", "-c 128 --chunks 200", "-c 128 --chunks 200"),
+        // To the end of the text.
+        (&glossary, "gguf", "-c 512 --skip 110", "-c 512 --chunk 110"),
+        (&glossary, "gguf", "-c 128 --chunks 50", "-c 128 --chunks 50"),
         (&glossary, "dat", "-c 128 --chunks 8", "-c 128 --chunks 8 --output-format dat"),
         (&glossary, "gguf", "-c 128 -b 64 -ub 32 --chunks 4 --skip 3", "-c 128 -b 64 -ub 32 --chunks 4 --chunk 3"),
         (&glossary, "gguf", "-c 128 --chunks 4 --parse-special", "-c 128 --chunks 4 --parse-special"),
@@ -137,7 +139,7 @@ fn divergences_are_those_of_llama_perplexity() {
     let model = peers.data("glossary-bf16.gguf");
     let [our_base, their_base, small] = ["ours", "theirs", "small.gguf"].map(|name| dir.path().join(name));
     gguf(["quantize", text(&model), text(&small), "Q4_K_M", "-q"]).exits(0);
-    let sizes = [("--chunks 42", ""), ("-c 128 --chunks 9", ""), ("-c 128 --chunks 5", "-b 64 -ub 32")];
+    let sizes = [("--chunks 14", ""), ("-c 128 --chunks 9", ""), ("-c 128 --chunks 5", "-b 64 -ub 32")];
     for (i, (windows, batches)) in sizes.into_iter().enumerate() {
         let options = format!("{windows} {batches}");
         let [our_base, their_base] = [&our_base, &their_base].map(|base| base.with_extension(i.to_string()));
@@ -760,12 +762,11 @@ fn for_each_file<T: Send>(paths: &[PathBuf], dir: &Path, run: impl Fn(usize, &Pa
 }
 
 /// For every invalid file there is an error, or a result: the program neither ends by a signal nor waits for ever. All commands check a model alike before they
-/// start the library, so a file that is refused is given to one more command, another one for each value of `GGUF_SHARE`; other files are given to all.
+/// start the library, so a file that is refused is given to one more command; other files are given to all.
 fn hostile_files_are_errors() {
-    let share = std::env::var("GGUF_SHARE").map_or(0, |share| share.parse::<usize>().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let (model, text_file) = (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()));
-    let paths = invalid_files(dir.path());
+    let paths = share(3, invalid_files(dir.path()));
     let (first, others) = READERS.split_first().unwrap();
     let was_loaded = for_each_file(&paths, dir.path(), |i, path, out| {
         let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", out)];
@@ -778,7 +779,7 @@ fn hostile_files_are_errors() {
         if is_loaded {
             others.iter().for_each(|line| drop(run(line)));
         } else {
-            run(others[(i + share) % others.len()]);
+            run(others[i % others.len()]);
         }
         is_loaded
     });

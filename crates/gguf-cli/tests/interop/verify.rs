@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::{Gguf, Head};
 use gguf_io::Writer;
+use gguf_test::cases::generate;
 use gguf_test::files::{folder, glossary, text};
 use gguf_test::peers::{self, Peers};
 use gguf_test::program::{Run, gguf};
@@ -80,9 +81,8 @@ struct Case {
 
 impl Case {
     /// Makes a checkpoint of `hf-cases`.
-    fn make(peers: &Peers, name: &str, entry: &Value, dir: &Path) -> Case {
-        let made = peers.python(&peers::data("../tools/make-checkpoint.py")).arg(name).arg(dir).output().unwrap();
-        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+    fn make(name: &str, entry: &Value, dir: &Path) -> Case {
+        generate(name, dir);
         let mut args = Vec::new();
         let mut given = entry["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
         while let Some(arg) = given.next() {
@@ -112,7 +112,6 @@ impl Case {
 
 /// Converts one in `one_in` checkpoints of `hf-cases` to two types, and verifies the files.
 fn conversions_are_verified(one_in: usize) {
-    let peers = Peers::get();
     let manifest = json(&peers::data("hf-cases/MANIFEST.json"));
     let (mut n, mut wrong) = (0, Vec::new());
     for (name, entry) in manifest["cases"].as_object().unwrap().iter().step_by(one_in) {
@@ -123,7 +122,7 @@ fn conversions_are_verified(one_in: usize) {
         let outputs = entry["outputs"].as_object().unwrap();
         let Some((ty, _)) = outputs.iter().find(|(_, output)| output["ok"] == true) else { continue };
         let dir = folder();
-        let case = Case::make(&peers, name, entry, dir.path());
+        let case = Case::make(name, entry, dir.path());
         let out = dir.path().join("out.gguf");
         for ty in [ty, "q8_0"] {
             case.convert(&out, ty);
@@ -148,10 +147,9 @@ fn conversions_of_all_architectures() {
 
 /// Libraries round the exponentials of state-space models differently.
 fn last_places_of_exponentials_do_not_count() {
-    let peers = Peers::get();
     let manifest = json(&peers::data("hf-cases/MANIFEST.json"));
     let (dir, name) = (folder(), "falconmamba");
-    let case = Case::make(&peers, name, &manifest["cases"][name], dir.path());
+    let case = Case::make(name, &manifest["cases"][name], dir.path());
     let out = dir.path().join("out.gguf");
     case.convert(&out, "f16");
     case.verify(&out).exits(0);

@@ -15,6 +15,7 @@ use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{Mtp, Options, OutType, Warning, convert, plan, plan_folder};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
+use gguf_test::cases::{generate, generate_from};
 use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
@@ -193,16 +194,6 @@ const REFUSED: &[&str] = &["qwen3-attn-bias"];
 
 /// The minimum number of identical conversions of generated checkpoints.
 const MIN_GENERATED: usize = 456;
-
-/// Generates a checkpoint in a folder.
-pub fn generate(name: &str, into: &Path) {
-    let made = Command::new(peers::peers().join("venv/bin/python"))
-        .arg(peers::data("").join("../tools/make-checkpoint.py"))
-        .args([name, into.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
-}
 
 /// The name of the folder or a heading of the model card identifies a reranker. The hashes are those of the files that
 /// `convert_hf_to_gguf.py` of the pinned release writes for the same folders with `--outtype f16`.
@@ -680,9 +671,7 @@ fn packed_weights_have_the_same_bytes() {
     let out = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_peer.py");
     let experts = tempfile::tempdir().unwrap();
-    let mut make = Peers::get().python(&peers::data("../tools/make-checkpoint.py"));
-    let made = make.arg("deepseek3").arg(experts.path()).output().expect("the peers' Python runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    generate("deepseek3", experts.path());
     let mut peer = Peers::get().python(&script);
     peer.arg(peers::peers().join("llama.cpp")).arg(peers::data("hf/models/llama-f32"));
     peer.arg(experts.path().join("deepseek3")).arg(out.path());
@@ -870,14 +859,7 @@ fn variants_that_llama_cpp_rejects_are_errors() {
         assert_eq!((&case["reference_loads"], &case["edits"]), (&Value::Bool(false), &Value::Null), "{case}");
         let name = case["name"].as_str().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let made = Command::new(peers::peers().join("venv/bin/python"))
-            .arg(peers::data("").join("../tools/make-checkpoint.py"))
-            .arg("--cases")
-            .arg(folder.join("cases"))
-            .args([name, dir.path().to_str().unwrap()])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+        generate_from(&folder.join("cases"), name, dir.path());
         let model_name = match case["args"].as_array().map(Vec::as_slice) {
             Some([option, value]) if option == "--model-name" => value.as_str().map(str::to_owned),
             args => {

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use gguf_format::keys::{PRE_TOKENIZERS, TOKENIZER_GGML_PRE};
 use gguf_format::{Gguf, Head};
 use gguf_model::tokenizer::{EncodeOptions, Encoder, EncoderError, Vocab, byte_char};
+use gguf_test::cases::share;
 use gguf_test::peers::{self, Peers};
 use gguf_test::random::Random;
 use serde::Deserialize;
@@ -273,14 +274,16 @@ fn every_pre_tokenizer_has_the_words_of_llama_cpp() {
     let mut head = pairs();
     let mut files = Vec::new();
     // `whitespace` belongs to a kind that is not supported.
-    for pre in PRE_TOKENIZERS.iter().chain(&["default"]).filter(|pre| **pre != "whitespace") {
+    let all = PRE_TOKENIZERS.iter().chain(&["default"]).filter(|pre| **pre != "whitespace");
+    for pre in share(3, all) {
         let path = dir.path().join(format!("{pre}.gguf"));
         head.set(TOKENIZER_GGML_PRE, *pre);
         fs::write(&path, head.encode().unwrap()).unwrap();
         files.push(((*pre).to_owned(), path));
     }
     let texts: Vec<String> = texts().into_iter().step_by(4).collect();
-    assert_eq!(compare(dir.path(), &texts, &files, 256), ["glm5"]);
+    let not_loaded = compare(dir.path(), &texts, &files, 256);
+    assert!(files.iter().all(|(pre, _)| not_loaded.contains(pre) == (pre == "glm5")), "{not_loaded:?}");
 }
 
 fn all_characters_have_the_categories_of_llama_cpp() {
@@ -299,7 +302,7 @@ fn all_characters_have_the_categories_of_llama_cpp() {
     while chars.peek().is_some() {
         texts.push(chars.by_ref().take(1000).flat_map(|c| ['a', c]).collect());
     }
-    assert!(compare(dir.path(), &texts, &files, 0).is_empty());
+    assert!(compare(dir.path(), &share(3, texts), &files, 0).is_empty());
 }
 
 gguf_test::tests! {

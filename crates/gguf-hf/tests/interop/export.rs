@@ -9,6 +9,7 @@ use gguf_hf::export::{self, ExportOptions, Fidelity};
 use gguf_hf::{Options, OutType, convert, plan};
 use gguf_model::arch::TOWERS;
 use gguf_pipeline::RunOptions;
+use gguf_test::cases::generate;
 use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use gguf_test::random::Random;
@@ -129,7 +130,7 @@ fn transformers_gives_the_tokens_of_every_kind_of_tokenizer() {
     for name in TOKENIZERS {
         let mut original = peers::data("hf/models").join(name);
         if !original.is_dir() {
-            super::convert::generate(name, &out.path().join("originals"));
+            generate(name, &out.path().join("originals"));
             original = out.path().join("originals").join(name);
         }
         let (_, folder) = exported(&original, OutType::F16, out.path()).unwrap();
@@ -279,7 +280,7 @@ fn round_trip(model: &Path, options: &Options) -> (&'static str, Result<bool, St
 /// The round trips of a generated checkpoint: of its class, and of the others of the table that have no checkpoint of their own.
 fn outcomes(name: &str, case: &Value, with_own: &BTreeSet<String>) -> Vec<Outcome> {
     let dir = tempfile::tempdir().unwrap();
-    super::convert::generate(name, dir.path());
+    generate(name, dir.path());
     let model = dir.path().join(name);
     let Some(mut options) = super::convert::options(case) else { return Vec::new() };
     let target = options.target.take().map(|target| dir.path().join(target.path()));

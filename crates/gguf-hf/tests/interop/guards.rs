@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gguf_hf::{Options, plan};
+use gguf_test::cases::generate;
 use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
-
-use super::convert::generate;
 
 const GUARDS: &str = include_str!("../guards.tsv");
 

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use gguf_hf::{Options, OutType, convert};
 use gguf_pipeline::RunOptions;
+use gguf_test::cases::generate;
 use gguf_test::peers::{self, Peers};
 use sha2::{Digest, Sha256};
 
@@ -51,8 +52,7 @@ fn checkpoint(name: &str, dir: &Path) -> PathBuf {
     if stored.is_dir() {
         return stored;
     }
-    let tool = peers::data("").join("../tools/make-checkpoint.py");
-    output_of(Command::new(peers::peers().join("venv/bin/python")).arg(tool).arg(name).arg(dir));
+    generate(name, dir);
     dir.join(name)
 }
 
