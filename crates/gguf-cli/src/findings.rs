@@ -313,7 +313,17 @@ fn finding(f: &Finding) -> Value {
 /// The first error of a check, in one line, with the number of all errors.
 pub fn first_error(check: &Check) -> Option<String> {
     let (file, finding) = check.findings().find(|(_, finding)| finding.severity == Severity::Error)?;
-    let more = match check.count(Severity::Error) {
+    Some(format!("{}: {}", shown_path(file), in_one_line(&finding, check.count(Severity::Error))))
+}
+
+/// The first error of a report, as [`first_error`], without the name of the file.
+pub fn first_error_of(report: &Report) -> Option<String> {
+    let finding = report.findings().find(|finding| finding.severity == Severity::Error)?;
+    Some(in_one_line(&finding, report.count(Severity::Error)))
+}
+
+fn in_one_line(finding: &Finding, n_errors: u64) -> String {
+    let more = match n_errors {
         1 => String::new(),
         n => format!("; {} errors in all", grouped(n)),
     };
@@ -321,7 +331,7 @@ pub fn first_error(check: &Check) -> Option<String> {
         true => String::new(),
         false => format!("; expected {}", finding.expected),
     };
-    Some(format!("{}: {}{}{expected}{more}", shown_path(file), subject(&finding.place), finding.message))
+    format!("{}{}{expected}{more}", subject(&finding.place), finding.message)
 }
 
 /// The command that describes all problems of a model.

@@ -266,6 +266,26 @@ fn a_matrix_that_cannot_be_used_is_named_with_what_to_do() {
     assert!(!run.err.contains("file: "), "{}", run.err);
 }
 
+/// Their sums would be mixed. No library is needed to say so.
+#[test]
+fn matrices_of_another_model_are_not_continued() {
+    let dir = folder();
+    let [model, texts, out] = ["model.gguf", "text.txt", "out.gguf"].map(|name| dir.path().join(name));
+    gguf([Path::new("convert"), &glossary(), Path::new("-o"), &model, Path::new("-q")]).exits(0);
+    fs::write(&texts, "text").unwrap();
+    let narrow = old(dir.path(), "narrow.dat", "blk.0.attn_q.weight", 1, &[1.0; 64]);
+    let other = old(dir.path(), "other.dat", "blk.9.attn_q.weight", 1, &[1.0; 256]);
+    let cases = [
+        (&narrow, "tensor blk.0.attn_q.weight: the matrix has 64 values, the tensor has 256 columns; expected "),
+        (&other, "its only entry is for no tensor of the model; expected "),
+    ];
+    for (matrix, said) in cases {
+        let args = ["imatrix", "compute", text(&model), text(&texts), "-o", text(&out), "--continue", text(matrix)];
+        gguf(args).exits(1).says(&[said, "help: `gguf imatrix check ", "lists all problems"]);
+        assert!(!out.exists());
+    }
+}
+
 #[test]
 fn every_subcommand_has_its_help_and_manual_page() {
     imatrix(&[]).exits(2).says(&["Usage: gguf imatrix [OPTIONS] <COMMAND>"]);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use gguf_engine::matrix::{Measurement, counts_of, experts_below, matrix_of, observed_of};
 use gguf_engine::{About, Engine as _, Error, ErrorKind, Observe, Observed, Perplexity, Specials, Windows};
-use gguf_format::Str;
 use gguf_format::check::shown;
+use gguf_format::{Str, TensorInfo};
 use gguf_io::Output;
 use gguf_pipeline::Progress as _;
-use gguf_quantize::imatrix::{Format, ImatrixFile, Merge};
+use gguf_quantize::imatrix::{self, Format, Imatrix, ImatrixFile, Merge, Use};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,9 +20,10 @@ use crate::cmd::evaluation::{Checked, Library, WindowArgs, beside, estimate_json
 use crate::cmd::get::chat;
 use crate::cmd::text_file::read_text_of;
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::findings;
 use crate::json;
 use crate::open;
-use crate::ui::{Ui, grouped, number};
+use crate::ui::{Ui, grouped, number, shown_path};
 use crate::watch::Watch;
 
 /// Maximum size of a file of conversations.
@@ -135,11 +136,7 @@ impl Args {
         let watch = Watch::new(self.quiet);
         let checked = Checked::new(&self.model)?;
         let text = self.text()?;
-        let mut merge = Merge::new(self.windows.ctx)?;
-        for path in &self.r#continue {
-            merge.add(&open::matrix(path)?)?;
-        }
-        let before = merge.finish();
+        let before = self.before()?;
         let mut datasets = before.datasets.clone();
         datasets.extend(self.texts.iter().map(|text| file_name(text)));
 
@@ -212,6 +209,28 @@ impl Args {
             let _ = fs::remove_file(&partial);
         }
         self.report(ui, engine.about(), &sums, &perplexity, done)
+    }
+
+    /// The sums of the matrices that are continued. Those of another model would be mixed with the sums of this one.
+    fn before(&self) -> Result<Imatrix, Failure> {
+        let mut merge = Merge::new(self.windows.ctx)?;
+        for path in &self.r#continue {
+            let matrix = open::matrix(path)?;
+            merge.add(&matrix)?;
+            let model = open::model(&self.model)?;
+            let infos: Vec<TensorInfo> = model.tensors().map(|tensor| tensor.info().to_owned()).collect();
+            let tensors = infos.iter().map(|info| {
+                let (name, shape) = (Str(&info.name), info.shape.as_slice());
+                Use { name, shape, ty: None, needs_imatrix: false }
+            });
+            if let Some(error) = findings::first_error_of(&imatrix::check(&matrix, &tensors.collect::<Vec<_>>())) {
+                let message = format!("{}: {error}", shown_path(path));
+                let help =
+                    format!("`gguf imatrix check {} {}` lists all problems", shown_path(path), shown_path(&self.model));
+                return Err(Failure::of_file(Verdict::Bad, "bad_input", path, message).with_help(Some(help)));
+            }
+        }
+        Ok(merge.finish())
     }
 
     /// The texts, or the prompts of their conversations.
