@@ -317,6 +317,7 @@ pub fn first_error(check: &Check) -> Option<String> {
 }
 
 /// The first error of a report, as [`first_error`], without the name of the file.
+#[cfg(feature = "engine")]
 pub fn first_error_of(report: &Report) -> Option<String> {
     let finding = report.findings().find(|finding| finding.severity == Severity::Error)?;
     Some(in_one_line(&finding, report.count(Severity::Error)))
