@@ -3,7 +3,7 @@
 //! The head of a small file, or of a stream of unknown length, is a vector that doubles. The head of a larger one is read into separate
 //! anonymous memory, where pages can be faulted in batches and the kernel can provide huge ones: on a virtual machine, the page faults of a
 //! vector cost more than reading and parsing the head together. Address space is reserved up to the length of the file; memory is committed
-//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB, or one huge page if the head is probably longer than half of one.
+//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB.
 
 use std::io::{self, Read};
 
@@ -42,53 +42,42 @@ pub(crate) enum Buffer {
 }
 
 #[cfg(feature = "fs")]
-/// Anonymous memory; the bytes start at its first huge page, or [`SMALL_PAGES`] before it.
+/// Anonymous memory; the bytes start [`SMALL_PAGES`] before its first huge page.
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: MmapMut,
-    start: usize,
     len: usize,
 }
 
 #[cfg(feature = "fs")]
 impl Memory {
-    /// Memory for a head of a length that is not known yet, in a file of this length.
-    fn reserve(bytes: u64) -> io::Result<Memory> {
-        let memory = Memory::reserve_from(HUGE_PAGE - SMALL_PAGES, bytes)?;
-        #[cfg(target_os = "linux")]
-        let _ = memory.map.advise_range(memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
-        Ok(memory)
-    }
+    const START: usize = HUGE_PAGE - SMALL_PAGES;
 
-    fn reserve_from(start: usize, bytes: u64) -> io::Result<Memory> {
+    fn reserve(bytes: u64) -> io::Result<Memory> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let len = start.saturating_add(bytes).next_multiple_of(HUGE_PAGE);
+        let len = Memory::START.saturating_add(bytes).next_multiple_of(HUGE_PAGE);
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         // Only advice: if it is ignored, the pages are small, and nothing else changes.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Memory { map, start, len: 0 })
-    }
-
-    /// The same bytes in huge pages from the first on.
-    fn in_huge_pages(&self) -> io::Result<Memory> {
-        let mut memory = Memory::reserve_from(0, (self.map.len() - self.start) as u64)?;
-        let bytes = self.bytes();
-        memory.map.get_mut(..bytes.len()).unwrap_or_default().copy_from_slice(bytes);
-        memory.len = bytes.len();
-        Ok(memory)
+        {
+            let _ = map.advise_range(memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
+            if len > HUGE_PAGE {
+                let _ = map.advise_range(memmap2::Advice::HugePage, HUGE_PAGE, len - HUGE_PAGE);
+            }
+        }
+        Ok(Memory { map, len: 0 })
     }
 
     fn bytes(&self) -> &[u8] {
-        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+        self.map.get(Memory::START..Memory::START + self.len).unwrap_or_default()
     }
 
     /// The free space after the bytes read so far, at most `n` bytes.
     fn spare(&mut self, n: usize) -> &mut [u8] {
-        let start = self.start + self.len;
+        let start = Memory::START + self.len;
         let end = start.saturating_add(n).min(self.map.len());
         #[cfg(target_os = "linux")]
-        if self.start > 0 && end <= HUGE_PAGE {
+        if end <= HUGE_PAGE {
             // Faults in small pages all at once instead of one by one.
             let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, start, end - start);
         }
@@ -96,7 +85,7 @@ impl Memory {
     }
 
     fn is_full(&self) -> bool {
-        self.start + self.len >= self.map.len()
+        Memory::START + self.len >= self.map.len()
     }
 }
 
@@ -115,21 +104,6 @@ impl Buffer {
             let _ = bytes.try_reserve_exact(likely);
         }
         Buffer::Vector(bytes)
-    }
-
-    /// Takes huge pages for a head that is probably longer than the small ones, of which each costs a fault. `likely` is asked once, after the first
-    /// piece.
-    pub(crate) fn expect(&mut self, likely: impl FnOnce(&[u8]) -> u64) {
-        #[cfg(feature = "fs")]
-        if let Buffer::Memory(memory) = self
-            && (memory.start, memory.len) == (HUGE_PAGE - SMALL_PAGES, MIN_READ)
-            && likely(memory.bytes()) > SMALL_PAGES as u64
-            && let Ok(memory) = memory.in_huge_pages()
-        {
-            *self = Buffer::Memory(memory);
-        }
-        #[cfg(not(feature = "fs"))]
-        let _ = likely;
     }
 
     /// Reads the next piece. Returns whether the reader is at its end.

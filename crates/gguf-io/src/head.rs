@@ -91,10 +91,7 @@ pub fn read_head_with<E: From<io::Error>>(
         match scan.advance(bytes.as_ref()) {
             Ok(ScanState::Complete) => break None,
             Ok(ScanState::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
-            Ok(ScanState::Need(_)) => {
-                bytes.expect(|head| scan.likely_bytes(head));
-                look(bytes.as_ref(), &scan)?;
-            }
+            Ok(ScanState::Need(_)) => look(bytes.as_ref(), &scan)?,
             Err(error) => break Some(error),
         }
     };
