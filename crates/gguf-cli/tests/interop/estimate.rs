@@ -92,9 +92,9 @@ fn differences(peers: &Peers, path: &str, n_seq: u32, tolerance: f64) -> Vec<Str
         ("compute", mib("compute"), tolerance, 524_288.0 * tolerance * 10.0),
     ];
     let mut bad = Vec::new();
-    for (part, real, share, more) in parts {
+    for (part, real, tolerance, more) in parts {
         let ours = ours["host"][part].as_f64().unwrap();
-        if (ours - real).abs() > real * share + more {
+        if (ours - real).abs() > real * tolerance + more {
             bad.push(format!("{path} with {n_seq} sequences: {part} {ours}, llama.cpp {real}"));
         }
     }

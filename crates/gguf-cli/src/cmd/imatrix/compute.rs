@@ -214,16 +214,15 @@ impl Args {
     /// The sums of the matrices that are continued. Those of another model would be mixed with the sums of this one.
     fn before(&self) -> Result<Imatrix, Failure> {
         let mut merge = Merge::new(self.windows.ctx)?;
+        let model = open::model(&self.model)?;
+        let infos: Vec<TensorInfo> = model.tensors().map(|tensor| tensor.info().to_owned()).collect();
+        let tensors =
+            infos.iter().map(|info| Use { name: Str(&info.name), shape: &info.shape, ty: None, needs_imatrix: false });
+        let tensors: Vec<Use<'_>> = tensors.collect();
         for path in &self.r#continue {
             let matrix = open::matrix(path)?;
             merge.add(&matrix)?;
-            let model = open::model(&self.model)?;
-            let infos: Vec<TensorInfo> = model.tensors().map(|tensor| tensor.info().to_owned()).collect();
-            let tensors = infos.iter().map(|info| {
-                let (name, shape) = (Str(&info.name), info.shape.as_slice());
-                Use { name, shape, ty: None, needs_imatrix: false }
-            });
-            if let Some(error) = findings::first_error_of(&imatrix::check(&matrix, &tensors.collect::<Vec<_>>())) {
+            if let Some(error) = findings::first_error_of(&imatrix::check(&matrix, &tensors)) {
                 let message = format!("{}: {error}", shown_path(path));
                 let help =
                     format!("`gguf imatrix check {} {}` lists all problems", shown_path(path), shown_path(&self.model));
