@@ -766,7 +766,7 @@ fn for_each_file<T: Send>(paths: &[PathBuf], dir: &Path, run: impl Fn(usize, &Pa
 fn hostile_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let (model, text_file) = (Peers::get().data("glossary-bf16.gguf"), short_text(dir.path()));
-    let paths = share(3, invalid_files(dir.path()));
+    let paths = share(6, invalid_files(dir.path()));
     let (first, others) = READERS.split_first().unwrap();
     let was_loaded = for_each_file(&paths, dir.path(), |i, path, out| {
         let files = [("FILE", path), ("MODEL", &*model), ("TEXT", &*text_file), ("OUT", out)];

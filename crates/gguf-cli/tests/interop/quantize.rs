@@ -317,7 +317,7 @@ fn every_file_type_of_models_with_wide_rows() {
             })
         })
     });
-    let seen = assert_same(&peers, &share(3, cases));
+    let seen = assert_same(&peers, &share(6, cases));
     assert!(seen.is_empty(), "{seen:?}");
 }
 

@@ -9,7 +9,7 @@ use gguf_hf::export::{self, ExportOptions, Fidelity};
 use gguf_hf::{Options, OutType, convert, plan};
 use gguf_model::arch::TOWERS;
 use gguf_pipeline::RunOptions;
-use gguf_test::cases::generate;
+use gguf_test::cases::{generate, share};
 use gguf_test::parallel;
 use gguf_test::peers::{self, Peers};
 use gguf_test::random::Random;
@@ -36,29 +36,22 @@ fn exported(model: &Path, ty: OutType, out: &Path) -> Result<(PathBuf, PathBuf),
 }
 
 fn exported_checkpoints_convert_to_the_same_bytes() {
-    let out = tempfile::tempdir().unwrap();
-    let (mut failures, mut n_same) = (Vec::new(), 0);
-    for entry in fs::read_dir(peers::data("hf/models")).unwrap() {
-        let model = entry.unwrap().path();
-        let name = model.file_name().unwrap().to_str().unwrap().to_owned();
-        if OTHER.iter().any(|(other, _)| *other == name) {
-            continue;
-        }
+    let mut models: Vec<PathBuf> =
+        fs::read_dir(peers::data("hf/models")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    models.retain(|model| OTHER.iter().all(|(other, _)| !model.ends_with(other)));
+    models.sort();
+    assert!(models.len() >= 55, "{}", models.len());
+    let results = parallel::map(&share(3, models), |model| {
+        let out = tempfile::tempdir().unwrap();
+        let (file, folder) = exported(model, OutType::Auto, out.path())?;
         let again = out.path().join("again.gguf");
-        let is_same = exported(&model, OutType::Auto, out.path()).and_then(|(file, folder)| {
-            let run = RunOptions::default().force(true);
-            convert(&folder, &again, &Options::default(), &run, &()).map_err(|e| format!("{name}: {e}"))?;
-            let is_same = fs::read(&file).unwrap() == fs::read(&again).unwrap();
-            fs::remove_dir_all(folder).unwrap();
-            is_same.then_some(()).ok_or(format!("{name}: other bytes"))
-        });
-        match is_same {
-            Ok(()) => n_same += 1,
-            Err(e) => failures.push(e),
-        }
-    }
+        convert(&folder, &again, &Options::default(), &RunOptions::default(), &())
+            .map_err(|e| format!("{}: {e}", folder.display()))?;
+        let is_same = fs::read(&file).unwrap() == fs::read(&again).unwrap();
+        is_same.then_some(()).ok_or(format!("{}: other bytes", model.display()))
+    });
+    let failures: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(n_same >= 55, "{n_same}");
 }
 
 /// Writes the checkpoint named by the first argument in single precision into the folder named by the second.
