@@ -2,12 +2,6 @@
 //!
 //! # Overview
 //!
-//! * [`Model`] has all shards of a model, [`ModelFile`] is a single file, [`Tensor`] a tensor of either.
-//! * [`Writer`] writes to any stream; [`Output`] appears under its name once it is complete.
-//! * [`in_place::replace_start`] replaces the head of a file, safe from interruptions.
-//!
-//! # Overview
-//!
 //! * [`ModelFile`] is one file, [`Model`] all shards of a model. Their heads are in memory; their
 //!   [tensors](Tensor) are read, borrowed or decoded on demand. A [`TensorHandle`] keeps its model open.
 //! * [`ReadAt`] is a source of bytes. [`File`](std::fs::File), memory and [`Map`] implement it; a custom
