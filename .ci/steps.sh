@@ -12,7 +12,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly windows_and_macos fuzzing object_stores
-  python_wheel page_in_firefox)
+  python_wheel page_in_firefox supply_chain book)
 long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
@@ -64,6 +64,10 @@ find_peers() {
 
 # The packages compile from their own files, with the minimum Rust version.
 minimum_rust() { .ci/package; }
+
+# The tools of both compile for a minute.
+supply_chain() { .ci/supply; }
+book() { .ci/book; }
 
 # The program as `cargo install` builds it: the only build with its profile.
 installed_program() {
