@@ -10,7 +10,7 @@
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
 //!   opens a file for one process at a time, [`open_regular`] opens only regular files.
-//! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one. An [`EditLock`](in_place::EditLock)
+//! * [`in_place::replace_start`] replaces the start of a file atomically: it is always the old one or the new one. An [`EditLock`](in_place::EditLock)
 //!   excludes other edits of a file.
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "fs"), allow(rustdoc::broken_intra_doc_links))]
