@@ -13,7 +13,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 shared_steps=(minimum_rust installed_program archive decoders_alone codecs_with_sanitizer c_library_with_sanitizer c_library_in_llama_cpp
   i686 s390x aarch64 wasm32 programs_on_webassembly windows_and_macos fuzzing object_stores
   python_wheel page_in_firefox supply_chain book)
-long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files)
+long_steps=(windows memory many_machines differences packages_of_formats conformance round_trips hostile_files python_module)
 
 # step NAME COMMAND...: runs a command and prints its time, and the processor time of its children.
 step() {
@@ -191,6 +191,9 @@ packages_of_formats() {
   fi
   GGUF_PACKAGES=$target/packages-of-formats cargo test --workspace --test interop
 }
+
+# The module and the drop-in. `.ci/run` takes a share of what takes the original package long.
+python_module() { .ci/python; }
 
 # The wheel that users install, with the program, in an environment with NumPy only.
 python_wheel() { .ci/python wheel; }
