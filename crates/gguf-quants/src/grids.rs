@@ -35,13 +35,20 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// What the length of a padded list is a multiple of.
-    pub const MULTIPLE: usize = 8;
+    pub const MULTIPLE: usize = 16;
 
     /// For a negative place: the start of its list in the codes, and the number of its neighbours, at least one.
     #[inline(always)]
     pub fn list(place: i32) -> (usize, usize) {
         let list = !place as usize;
         (Lists::MULTIPLE * (list & 0xf_ffff), list >> 20)
+    }
+
+    /// The neighbours of a point that is not in the codebook, with the padding.
+    #[inline(always)]
+    pub fn padded(&self, point: usize) -> &[u16] {
+        let (start, len) = Lists::list(self.places[point]);
+        &self.codes[start..start + len.next_multiple_of(Lists::MULTIPLE)]
     }
 
     /// The lists of a codebook; `shorten` gets the point and the codes of its neighbours.

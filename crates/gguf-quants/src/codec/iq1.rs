@@ -10,11 +10,15 @@
 //! levels become a point of the codebook, or a neighbour of it if the codebook lacks the point (`iq1_find_best_neighbour2` in
 //! `ggml-quants.c`).
 
+mod cuts;
+
 use std::sync::OnceLock;
 
 use super::block::Lost;
 use crate::grids::{self, IQ1_CODES, Lists, PointPlace};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
+
+pub(super) use cuts::Contest;
 
 /// Values in a super-block (`QK_K`).
 pub(super) const LEN: usize = 256;
@@ -216,7 +220,7 @@ impl Neighbours {
             let lane = rest.trailing_zeros() as usize % MAX_LANES;
             rest &= rest - 1;
             let nearest = Nearest { neighbours: self, point: lane_point[lane] as usize, near: near(lane) };
-            match lanes.eight().call(nearest) {
+            match lanes.call(nearest) {
                 Some(code) => {
                     placed.index[lane] = self.index(code);
                     placed.code[lane] = i32::from(code);
@@ -272,36 +276,58 @@ impl<L: Lanes> Part<L> for Nearest<'_> {
     #[inline(always)]
     fn run(self, lanes: L) -> Option<u16> {
         let Nearest { neighbours, point, near } = self;
-        let x = lanes.load(near.x);
+        let eight = lanes.eight();
+        let x = eight.load(near.x);
         let weights = match near.matrix {
-            Some(matrix) => lanes.load(matrix) * (lanes.splat(near.sigma2) + x * x).sqrt(),
+            Some(matrix) => eight.load(matrix) * (eight.splat(near.sigma2) + x * x).sqrt(),
             None => x * x,
         };
         let mut errors = [x; 3];
         let mut by_level = [[0.0; POINT]; 3];
         for l in 0..3 {
-            let d = lanes.splat(near.scale * value(l as u8, near.delta)) - x;
+            let d = eight.splat(near.scale * value(l as u8, near.delta)) - x;
             errors[l] = weights * d * d;
             errors[l].store(&mut by_level[l]);
         }
         // Level `i` of the code, in lane `i`.
-        let shifts = lanes.load_i(&[1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1]);
-        let level = (lanes.splat_i(neighbours.points[point].into()) * shifts).shr::<14>() & lanes.splat_i(3);
-        let (low, high) = (level.equal(lanes.splat_i(0)), level.equal(lanes.splat_i(2)));
+        let shifts = eight.load_i(&[1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1]);
+        let level = (eight.splat_i(neighbours.points[point].into()) * shifts).shr::<14>() & eight.splat_i(3);
+        let (low, high) = (level.equal(eight.splat_i(0)), level.equal(eight.splat_i(2)));
         let [e0, e1, e2] = errors;
         let in_order = (low | e1.le(e0)) & (high | e1.le(e2)) & (!low | e0.le(e1)) & (!high | e2.le(e1));
-        let lists = if (!in_order).any() { neighbours.all } else { neighbours.short };
-        let (start, len) = Lists::list(lists.places[point]);
-        let list = &lists.codes[start..start + len.next_multiple_of(Lists::MULTIPLE)];
-
-        let mut tables = [lanes.table4(&[0.0; 4]); POINT];
-        for i in 0..POINT {
-            tables[i] = lanes.table4(&[by_level[0][i], by_level[1][i], by_level[2][i], 0.0]);
+        // A branch, not a choice of lists: as it is nearly always the short one, that can be read before this is known.
+        let list = if (!in_order).any() { all_neighbours(neighbours, point) } else { neighbours.short.padded(point) };
+        if L::N > POINT {
+            first_of_least(lanes, &by_level, list)
+        } else {
+            first_of_least(lanes.eight(), &by_level, list)
         }
-        let mut best = lanes.splat(f32::MAX);
-        let mut step_of_best = lanes.splat_i(0);
-        for (step, codes) in list.chunks_exact(Lists::MULTIPLE).enumerate() {
-            let code = lanes.load_u16(codes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn all_neighbours(neighbours: &Neighbours, point: usize) -> &[u16] {
+    neighbours.all.padded(point)
+}
+
+/// The code in a padded list with the least sum of errors, of equal ones the first, from the errors of each element at each level.
+#[inline(always)]
+fn first_of_least<L: Lanes>(lanes: L, errors: &[[f32; POINT]; 3], list: &[u16]) -> Option<u16> {
+    let mut tables = [lanes.table4(&[0.0; 4]); POINT];
+    for i in 0..POINT {
+        tables[i] = lanes.table4(&[errors[0][i], errors[1][i], errors[2][i], 0.0]);
+    }
+    // The position in the list above the code.
+    let mut positions = [0; MAX_LANES];
+    for i in 0..L::N {
+        positions[i] = (i as i32) << 16;
+    }
+    let mut position = lanes.load_i(&positions);
+    let (mut best, mut found) = (lanes.splat(f32::MAX), lanes.splat_i(0));
+    for codes in list.as_chunks::<{ Lists::MULTIPLE }>().0 {
+        for part in 0..Lists::MULTIPLE / L::N {
+            let code = lanes.load_u16(&codes[part * L::N..]);
             let mut error = lanes.lookup4(tables[0], code);
             error = error + lanes.lookup4(tables[1], code.shr::<2>());
             error = error + lanes.lookup4(tables[2], code.shr::<4>());
@@ -312,17 +338,26 @@ impl<L: Lanes> Part<L> for Nearest<'_> {
             error = error + lanes.lookup4(tables[7], code.shr::<14>());
             let nearer = error.lt(best);
             best = nearer.select(error, best);
-            step_of_best = nearer.select_i(lanes.splat_i(step as i32), step_of_best);
+            found = nearer.select_i(code | position, found);
+            position = position + lanes.splat_i((L::N as i32) << 16);
         }
-        // Errors are not negative, so their bits have the same order; the first of equal errors takes precedence.
-        let least = lanes.least_of_eight(best.bits());
-        let at = step_of_best.shl::<3>() + lanes.load_i(&[0, 1, 2, 3, 4, 5, 6, 7]);
-        let first = lanes.least_of_eight(least.equal(best.bits()).select_i(at, lanes.splat_i(i32::MAX)));
-        let (mut error, mut place) = ([0; MAX_LANES], [0; MAX_LANES]);
-        least.store(&mut error);
-        first.store(&mut place);
-        (error[0] != f32::MAX.to_bits() as i32).then(|| list[place[0] as usize])
     }
+    // Errors are not negative, so their bits have the same order.
+    let (mut least, mut codes) = ([0; MAX_LANES], [0; MAX_LANES]);
+    lanes.least_of_eight(best.bits()).store(&mut least);
+    found.store(&mut codes);
+    let mut least_of_all = least[0];
+    for eight in 1..L::N / 8 {
+        least_of_all = least_of_all.min(least[8 * eight]);
+    }
+    let mut equal = best.bits().equal(lanes.splat_i(least_of_all)).to_bits();
+    let mut first = codes[equal.trailing_zeros() as usize % MAX_LANES];
+    equal &= equal - 1;
+    while equal != 0 {
+        first = first.min(codes[equal.trailing_zeros() as usize % MAX_LANES]);
+        equal &= equal - 1;
+    }
+    (least_of_all != f32::MAX.to_bits() as i32).then_some(first as u16)
 }
 
 /// One value per lane for each of several positions, in memory.
@@ -390,35 +425,28 @@ pub(super) fn sorted_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F; N], we
     s
 }
 
-/// A score from which a search for cuts may start, one per lane, if known cuts reach `reached.0² / reached.1`; the lowest number where that
-/// is not safe.
-///
-/// A search iterates over the cuts and keeps those better than the best so far; rounding decides between nearly equal ones, so the order
-/// matters. But it tries fewer than 1123 cuts, and rounding reaches across 2.4e-7 of a score. However the scores lie in the last 0.002
-/// below the highest, two of them have a gap between them that is wider than that: scores above the gap replace all scores below it, and no
-/// score below it replaces them. So the scores below do not matter, and a search that starts there finds the same cuts as one that starts
-/// from nothing. The products of the numbers must not be denormal or infinite.
-#[inline(always)]
-pub(super) fn start<L: Lanes>(lanes: L, reached: (L::F, L::F), sum_w: L::F, max: L::F) -> L::F {
-    let score = reached.0 * reached.0 / reached.1;
-    let small = lanes.splat(1e-30);
-    let safe = score.ge(small)
-        & (score * sum_w).ge(small)
-        & sum_w.ge(small)
-        & sum_w.le(lanes.splat(1e10))
-        & max.le(lanes.splat(1e6));
-    safe.select(score * lanes.splat(0.998), lanes.splat(f32::MIN))
-}
-
 /// Two cuts through a sorted group, as one number; -1 for none.
 pub(super) const fn cuts(first: usize, second: usize, kind: usize) -> i32 {
     (first | second << 8 | kind << 16) as i32
 }
 
-/// The numbers of the points for two cuts, for `P` points of a group of `N`; reversed where `flip` is set.
+/// The sorted values and their positions in rows of `L::N`, and after them infinity.
+pub(super) struct Rows {
+    values: [f32; 33 * MAX_LANES],
+    order: [i32; 33 * MAX_LANES],
+}
+
+impl Rows {
+    pub fn new() -> Rows {
+        Rows { values: [f32::INFINITY; 33 * MAX_LANES], order: [i32::MAX; 33 * MAX_LANES] }
+    }
+}
+
+/// The numbers of the points for two cuts, for `P` points of a group of `N`; reversed where `flip` is set. The rows are for groups of this `N`.
 #[inline(always)]
 pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
     lanes: L,
+    Rows { values, order }: &mut Rows,
     x: &[L::F; N],
     sorted: &Sorted<L, N>,
     cuts: L::I,
@@ -429,9 +457,6 @@ pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
         numbers[i] = i as i32;
     }
     let lane = lanes.load_i(&numbers);
-    // The values at the cuts; after the last value, infinity.
-    let mut values = [f32::INFINITY; 33 * MAX_LANES];
-    let mut order = [i32::MAX; 33 * MAX_LANES];
     for i in 0..N {
         sorted.x[i].store(&mut values[i * L::N..]);
         sorted.order[i].store(&mut order[i * L::N..]);
@@ -440,8 +465,8 @@ pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
     let width = lanes.splat_i(L::N as i32);
     let first = (cuts & byte) * width + lane;
     let second = (cuts.shr::<8>() & byte) * width + lane;
-    let (x1, i1) = (lanes.gather(&values, first), lanes.gather_i(&order, first));
-    let (x2, i2) = (lanes.gather(&values, second), lanes.gather_i(&order, second));
+    let (x1, i1) = (lanes.gather(values, first), lanes.gather_i(order, first));
+    let (x2, i2) = (lanes.gather(values, second), lanes.gather_i(order, second));
 
     let zero = lanes.splat_i(0);
     let mut points = [zero; P];
@@ -484,7 +509,7 @@ mod tests {
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Option<u16> {
             let point = self.levels.iter().rev().fold(0, |point, &l| point * 3 + usize::from(l));
-            lanes.eight().call(Nearest { neighbours: Neighbours::get(), point, near: self.near })
+            lanes.call(Nearest { neighbours: Neighbours::get(), point, near: self.near })
         }
     }
 

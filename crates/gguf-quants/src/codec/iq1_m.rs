@@ -15,14 +15,14 @@
 //! Rules: `block_iq1_m` in `ggml-common.h`; `dequantize_row_iq1_m` and `quantize_row_iq1_m_impl` in `ggml-quants.c`.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
-use super::iq1::{self, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
+use super::iq1::{self, Contest, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Tile;
 use crate::search::{ROUND, nearest_int};
 
-const GROUP: usize = 16;
+pub(super) const GROUP: usize = 16;
 const GROUPS: usize = LEN / GROUP;
 /// Points of a group.
 const POINTS: usize = GROUP / POINT;
@@ -172,6 +172,26 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES],
     Ok(pack(&found, Some((&levels, d * SCALE_UP))))
 }
 
+/// The sum of the weighted values times their levels for two cuts and the shifts of both halves, and the weighted sum of the squared levels, from
+/// the sums below each cut.
+pub(super) fn sums(
+    (sum_x, sum_w): (&[[f32; GROUP + 1]; 2], &[[f32; GROUP + 1]; 2]),
+    (first, second): (usize, usize),
+    sides: [f32; 2],
+) -> (f32, f32) {
+    // Levels differ by one, so most of the sum is the same for all cuts.
+    let half = |h: usize| {
+        let q = [sides[h] - 1.0, sides[h], sides[h] + 1.0];
+        let qx = sum_x[h][GROUP] * q[2] - (sum_x[h][first] + sum_x[h][second]);
+        let q2 = sum_w[h][GROUP] * q[2] * q[2]
+            + sum_w[h][first] * (q[0] * q[0] - q[1] * q[1])
+            + sum_w[h][second] * (q[1] * q[1] - q[2] * q[2]);
+        (qx, q2)
+    };
+    let (a, b) = (half(0), half(1));
+    (a.0 + b.0, a.1 + b.1)
+}
+
 #[inline(never)]
 fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lost> {
     let mut max = x[0].abs();
@@ -196,19 +216,8 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     let mut found = None;
     for first in 0..=GROUP {
         for second in first..=GROUP {
-            // The sums for a half whose values are shifted by `delta`. Levels differ by one, so most of the sum is the same for all cuts.
-            let sums = |h: usize, delta: f32| {
-                let q = [delta - 1.0, delta, delta + 1.0];
-                let qx = sum_x[h][GROUP] * q[2] - (sum_x[h][first] + sum_x[h][second]);
-                let q2 = sum_w[h][GROUP] * q[2] * q[2]
-                    + sum_w[h][first] * (q[0] * q[0] - q[1] * q[1])
-                    + sum_w[h][second] * (q[1] * q[1] - q[2] * q[2]);
-                (qx, q2)
-            };
             for down in 0..4 {
-                let sides = sides(down);
-                let (a, b) = (sums(0, sides[0]), sums(1, sides[1]));
-                let (sum_qx, sum_q2) = (a.0 + b.0, a.1 + b.1);
+                let (sum_qx, sum_q2) = sums((&sum_x, &sum_w), (first, second), sides(down));
                 if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
                     let scale = sum_qx / sum_q2;
                     best = scale * sum_qx;
@@ -254,7 +263,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
 
 /// The four ways to shift the two halves of a group, in the order of the search: both up, then the second down, the first down, and both
 /// down.
-fn sides(kind: usize) -> [f32; 2] {
+pub(super) fn sides(kind: usize) -> [f32; 2] {
     [if kind < 2 { DELTA } else { -DELTA }, if kind.is_multiple_of(2) { DELTA } else { -DELTA }]
 }
 
@@ -271,94 +280,89 @@ struct Cut<L: Lanes> {
 ///
 /// With weights that are not negative, the sum of squares is positive wherever a better score is possible.
 #[inline(always)]
-fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
+fn search<L: Lanes>(
+    lanes: L,
+    contest: &mut Contest<L, { GROUP + 1 }, 2>,
+    values: (&[L::F; GROUP], &[L::F; GROUP]),
+    sorted: &Sorted<L, GROUP>,
+    (max, empty): (L::F, L::M),
+) -> Cut<L> {
     let zero = lanes.splat(0.0);
+    contest.open(lanes, values, sorted, (max, empty));
+    let (sum_x, sum_w) = (&contest.sum_x, &contest.sum_w);
     let most = lanes.splat(1e35);
-    let mut valid = !lanes.mask(0);
-    let (mut sum_x, mut sum_w) = ([[zero; 2]; GROUP + 1], [[zero; 2]; GROUP + 1]);
-    for j in 0..GROUP {
-        let (w, wx) = (sorted.weights[j], sorted.weights[j] * sorted.x[j]);
-        valid = valid & w.ge(zero) & w.le(most) & wx.abs().le(most);
-        let second = sorted.order[j].gt(lanes.splat_i(POINT as i32 - 1));
-        sum_x[j + 1] = [sum_x[j][0] + second.select(zero, wx), sum_x[j][1] + second.select(wx, zero)];
-        sum_w[j + 1] = [sum_w[j][0] + second.select(zero, w), sum_w[j][1] + second.select(w, zero)];
-    }
     let all_w = sum_w[GROUP][0] + sum_w[GROUP][1];
-    valid = valid & (all_w.equal(zero) | all_w.ge(lanes.splat(1e-30)));
+    let mut valid = all_w.equal(zero) | all_w.ge(lanes.splat(1e-30));
+    for i in 0..GROUP {
+        let (x, w) = (values.0[i], values.1[i]);
+        valid = valid & w.ge(zero) & w.le(most) & (w * x).abs().le(most);
+    }
 
     // For values shifted up and down: the sums of the whole half, and the factors of its part under each cut.
     let up = [1.0 + DELTA, 1.0 - DELTA];
     let factors = [[0.75, -1.25], [1.25, -0.75]];
     let (mut all_x, mut all_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
-    let mut under_second = [[[zero; 2]; 2]; GROUP + 1];
     for h in 0..2 {
         for side in 0..2 {
             all_x[h][side] = sum_x[GROUP][h] * lanes.splat(up[side]);
             all_q2[h][side] = sum_w[GROUP][h] * lanes.splat(up[side]) * lanes.splat(up[side]);
-            for j in 0..=GROUP {
-                under_second[j][h][side] = sum_w[j][h] * lanes.splat(factors[side][1]);
-            }
         }
     }
 
-    // Cuts that are often close to the best.
-    let mut reached = (zero, lanes.splat(1.0));
-    for first in [2, 3, 4, 5, 6] {
-        for second in [10, 11, 12, 13, 14] {
-            let (mut half_qx, mut half_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
-            for h in 0..2 {
-                let x = sum_x[first][h] + sum_x[second][h];
-                for side in 0..2 {
-                    half_qx[h][side] = all_x[h][side] - x;
-                    half_q2[h][side] = all_q2[h][side]
-                        + sum_w[first][h] * lanes.splat(factors[side][0])
-                        + under_second[second][h][side];
-                }
-            }
-            for kind in 0..4 {
-                let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
-                let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
-                let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
-                reached = (better.select(qx, reached.0), better.select(q2, reached.1));
-            }
-        }
-    }
-
-    let mut best = iq1::start(lanes, reached, all_w, max);
+    let mut best = contest.start;
     let mut scale = zero;
     let mut at = lanes.splat_i(-1);
     for first in 0..=GROUP {
+        let mut seconds = contest.seconds(lanes, first);
+        if seconds == 0 {
+            continue;
+        }
         let mut to_first = [[zero; 2]; 2];
         for h in 0..2 {
             for side in 0..2 {
                 to_first[h][side] = all_q2[h][side] + sum_w[first][h] * lanes.splat(factors[side][0]);
             }
         }
-        for second in first..=GROUP {
+        while seconds != 0 {
+            let second = seconds.trailing_zeros() as usize % (GROUP + 1);
+            seconds &= seconds - 1;
             let (mut half_qx, mut half_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
             for h in 0..2 {
                 let x = sum_x[first][h] + sum_x[second][h];
                 for side in 0..2 {
                     half_qx[h][side] = all_x[h][side] - x;
-                    half_q2[h][side] = to_first[h][side] + under_second[second][h][side];
+                    half_q2[h][side] = to_first[h][side] + sum_w[second][h] * lanes.splat(factors[side][1]);
                 }
             }
-            let mut any = lanes.mask(0);
+            let (mut qx, mut q2, mut square) = ([zero; 4], [zero; 4], [zero; 4]);
+            let mut better = [lanes.mask(0); 4];
             for kind in 0..4 {
-                let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
-                let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
-                any = any | (qx * qx).gt(best * q2);
+                qx[kind] = half_qx[0][kind / 2] + half_qx[1][kind % 2];
+                q2[kind] = half_q2[0][kind / 2] + half_q2[1][kind % 2];
+                square[kind] = qx[kind] * qx[kind];
+                better[kind] = square[kind].gt(best * q2[kind]);
             }
-            if any.any() {
-                for kind in 0..4 {
-                    let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
-                    let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
-                    let better = (qx * qx).gt(best * q2);
-                    let this = qx / q2;
-                    scale = better.select(this, scale);
-                    best = better.select(this * qx, best);
-                    at = better.select_i(lanes.splat_i(cuts(first, second, kind)), at);
+            // In each lane the first of the better kinds, until none is better than the best so far.
+            loop {
+                let [m0, m1, m2, m3] = better;
+                let (m01, m23) = (m0 | m1, m2 | m3);
+                let take = m01 | m23;
+                if !take.any() {
+                    break;
                 }
+                let first_x = m01.select(m0.select(qx[0], qx[1]), m2.select(qx[2], qx[3]));
+                let first_2 = m01.select(m0.select(q2[0], q2[1]), m2.select(q2[2], q2[3]));
+                let kind = |k| lanes.splat_i(cuts(first, second, k));
+                let first_at = m01.select_i(m0.select_i(kind(0), kind(1)), m2.select_i(kind(2), kind(3)));
+                let this = first_x / first_2;
+                scale = take.select(this, scale);
+                best = take.select(this * first_x, best);
+                at = take.select_i(first_at, at);
+                // A later kind is compared with the new best, which rounding can make lower than the one before.
+                better[0] = lanes.mask(0);
+                better[1] = m0 & square[1].gt(best * q2[1]);
+                better[2] = m01 & square[2].gt(best * q2[2]);
+                better[3] = (m01 | m2) & square[3].gt(best * q2[3]);
             }
         }
     }
@@ -476,6 +480,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
+        let (mut rows, mut contest) = (iq1::Rows::new(), Contest::none(lanes));
 
         let sigma2 = if tile.has_weights() { spread(lanes, &values) } else { zero };
         let mut lane_sigma2 = [0.0; MAX_LANES];
@@ -495,13 +500,13 @@ impl EncodeBlock<LEN, BYTES> for Block {
             }
             let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
             let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-            let cut = search(lanes, &sorted, max);
+            let cut = search(lanes, &mut contest, (&x, &weights), &sorted, (max, empty));
             valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
             let none = empty | zero_i.gt(cut.cuts);
 
             let flip = cut.scale.lt(zero);
             let mut scale = flip.select(-cut.scale, cut.scale);
-            let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+            let points = iq1::points::<L, GROUP, POINTS>(lanes, &mut rows, &x, &sorted, cut.cuts, flip);
             let mut lane_scale = [0.0; MAX_LANES];
             scale.store(&mut lane_scale);
             let of = !none.to_bits() & all;

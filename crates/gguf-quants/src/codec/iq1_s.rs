@@ -14,14 +14,14 @@
 //! Rules: `block_iq1_s` in `ggml-common.h`; `dequantize_row_iq1_s` and `quantize_row_iq1_s_impl` in `ggml-quants.c`.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
-use super::iq1::{self, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
+use super::iq1::{self, Contest, DELTA, LEN, Near, NearPoints, Neighbours, POINT, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Tile;
 use crate::search::nearest_int;
 
-const GROUP: usize = 32;
+pub(super) const GROUP: usize = 32;
 const GROUPS: usize = LEN / GROUP;
 /// Points of a group.
 const POINTS: usize = GROUP / POINT;
@@ -122,6 +122,23 @@ fn reference(x: &[f32; LEN], matrix: &[f32; LEN]) -> Result<[u8; BYTES], Lost> {
     Ok(pack(&found))
 }
 
+/// The sum of the weighted values times their levels for two cuts and a shift, and the weighted sum of the squared levels, from the sums below
+/// each cut.
+pub(super) fn sums(
+    (sum_x, sum_w): (&[f32; GROUP + 1], &[f32; GROUP + 1]),
+    (first, second): (usize, usize),
+    delta: f32,
+) -> (f32, f32) {
+    let q = [delta - 1.0, delta, delta + 1.0];
+    let sum_qx = (sum_x[first] - sum_x[0]) * q[0]
+        + (sum_x[second] - sum_x[first]) * q[1]
+        + (sum_x[GROUP] - sum_x[second]) * q[2];
+    let sum_q2 = (sum_w[first] - sum_w[0]) * q[0] * q[0]
+        + (sum_w[second] - sum_w[first]) * q[1] * q[1]
+        + (sum_w[GROUP] - sum_w[second]) * q[2] * q[2];
+    (sum_qx, sum_q2)
+}
+
 #[inline(never)]
 fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lost> {
     let mut max = x[0].abs();
@@ -143,13 +160,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     for first in 0..=GROUP {
         for second in first..=GROUP {
             for delta in [DELTA, -DELTA] {
-                let q = [delta - 1.0, delta, delta + 1.0];
-                let sum_qx = (sum_x[first] - sum_x[0]) * q[0]
-                    + (sum_x[second] - sum_x[first]) * q[1]
-                    + (sum_x[GROUP] - sum_x[second]) * q[2];
-                let sum_q2 = (sum_w[first] - sum_w[0]) * q[0] * q[0]
-                    + (sum_w[second] - sum_w[first]) * q[1] * q[1]
-                    + (sum_w[GROUP] - sum_w[second]) * q[2] * q[2];
+                let (sum_qx, sum_q2) = sums((&sum_x, &sum_w), (first, second), delta);
                 if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
                     let scale = sum_qx / sum_q2;
                     best = scale * sum_qx;
@@ -203,61 +214,44 @@ struct Cut<L: Lanes> {
 
 /// The best cuts, one group per lane.
 ///
-/// Differences of sums times an eighth are exact multiples of it unless a number is so small or large that an eighth of it, or the
-/// difference, leaves the range; so the sums are divided once. With weights that are not negative, the sum of squares is positive wherever
-/// a better score is possible.
+/// With weights that are not negative, the sum of squares is positive wherever a better score is possible.
 #[inline(always)]
-fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
+fn search<L: Lanes>(
+    lanes: L,
+    contest: &mut Contest<L, { GROUP + 1 }, 1>,
+    values: (&[L::F; GROUP], &[L::F; GROUP]),
+    sorted: &Sorted<L, GROUP>,
+    (max, empty): (L::F, L::M),
+) -> Cut<L> {
     let zero = lanes.splat(0.0);
+    contest.open(lanes, values, sorted, (max, empty));
+    let (sum_x, sum_w) = (contest.sum_x.as_flattened(), contest.sum_w.as_flattened());
     let (least, most) = (lanes.splat(2.4e-35), lanes.splat(1e35));
     let mut valid = !lanes.mask(0);
-    let (mut sum_x, mut sum_w) = ([zero; GROUP + 1], [zero; GROUP + 1]);
-    for j in 0..GROUP {
-        let (w, wx) = (sorted.weights[j], sorted.weights[j] * sorted.x[j]);
+    for i in 0..GROUP {
+        let (w, wx) = (values.1[i], values.1[i] * values.0[i]);
         valid = valid & (w.equal(zero) | (w.ge(least) & w.le(most)));
         valid = valid & (wx.equal(zero) | (wx.abs().ge(least) & wx.abs().le(most)));
-        sum_x[j + 1] = sum_x[j] + wx;
-        sum_w[j + 1] = sum_w[j] + w;
     }
 
     let (low, high) = (lanes.splat(1.0 - DELTA), lanes.splat(1.0 + DELTA));
-    // By side: the sums of the values above the second cut.
-    let (mut above_x, mut above_w) = ([[zero; 2]; GROUP + 1], [[zero; 2]; GROUP + 1]);
-    let (mut eighth_x, mut eighth_w) = (sum_x, sum_w);
-    for j in 0..=GROUP {
-        let (x, w) = (sum_x[GROUP] - sum_x[j], sum_w[GROUP] - sum_w[j]);
-        above_x[j] = [x * high, x * low];
-        above_w[j] = [w * high * high, w * low * low];
-        eighth_x[j] = sum_x[j] * lanes.splat(DELTA);
-        eighth_w[j] = sum_w[j] * lanes.splat(DELTA * DELTA);
-    }
-
-    // Cuts that are often close to the best.
-    let mut reached = (zero, lanes.splat(1.0));
-    for first in [4, 6, 8, 10, 12] {
-        for second in [20, 22, 24, 26, 28] {
-            let (x, w) = (eighth_x[second] - eighth_x[first], eighth_w[second] - eighth_w[first]);
-            let qx = above_x[second][0] + x - sum_x[first] * low;
-            let q2 = above_w[second][0] + w + sum_w[first] * low * low;
-            let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
-            reached = (better.select(qx, reached.0), better.select(q2, reached.1));
-            let qx = above_x[second][1] - x - sum_x[first] * high;
-            let q2 = above_w[second][1] + w + sum_w[first] * high * high;
-            let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
-            reached = (better.select(qx, reached.0), better.select(q2, reached.1));
-        }
-    }
-
-    let mut best = iq1::start(lanes, reached, sum_w[GROUP], max);
+    let (eighth, square) = (lanes.splat(DELTA), lanes.splat(DELTA * DELTA));
+    let mut best = contest.start;
     let mut scale = zero;
     let mut at = lanes.splat_i(-1);
     for first in 0..=GROUP {
-        let below_x = [-(sum_x[first] * low), -(sum_x[first] * high)];
-        let below_w = [sum_w[first] * low * low, sum_w[first] * high * high];
-        for second in first..=GROUP {
-            let (x, w) = (eighth_x[second] - eighth_x[first], eighth_w[second] - eighth_w[first]);
-            let qx = [below_x[0] + x + above_x[second][0], below_x[1] - x + above_x[second][1]];
-            let q2 = [below_w[0] + w + above_w[second][0], below_w[1] + w + above_w[second][1]];
+        let (x, w) = (sum_x[first], sum_w[first]);
+        let below_x = [-(x * low), -(x * high)];
+        let below_w = [w * low * low, w * high * high];
+        let mut seconds = contest.seconds(lanes, first);
+        while seconds != 0 {
+            let second = seconds.trailing_zeros() as usize % (GROUP + 1);
+            seconds &= seconds - 1;
+            let between_x = (sum_x[second] - sum_x[first]) * eighth;
+            let between_w = (sum_w[second] - sum_w[first]) * square;
+            let (x, w) = (sum_x[GROUP] - sum_x[second], sum_w[GROUP] - sum_w[second]);
+            let qx = [below_x[0] + between_x + x * high, below_x[1] - between_x + x * low];
+            let q2 = [below_w[0] + between_w + w * high * high, below_w[1] + between_w + w * low * low];
             let up = (qx[0] * qx[0]).gt(best * q2[0]);
             let down = (qx[1] * qx[1]).gt(best * q2[1]);
             if (up | down).any() {
@@ -286,6 +280,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let values = tile.values();
         let zero = lanes.splat(0.0);
         let neighbours = Neighbours::get();
+        let (mut rows, mut contest) = (iq1::Rows::new(), Contest::none(lanes));
         let Some(matrix) = &tile.weights() else { return 0 };
 
         let mut sum_x2 = zero;
@@ -314,7 +309,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             }
             let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
             let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-            let cut = search(lanes, &sorted, max);
+            let cut = search(lanes, &mut contest, (&x, &weights), &sorted, (max, empty));
             valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
             let none = empty | lanes.splat_i(0).gt(cut.cuts);
 
@@ -323,7 +318,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let up = (cut.cuts & lanes.splat_i(1 << 16)).equal(lanes.splat_i(0));
             let down = (!up & !flip) | (up & flip);
             let delta = down.select(lanes.splat(-DELTA), lanes.splat(DELTA));
-            let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+            let points = iq1::points::<L, GROUP, POINTS>(lanes, &mut rows, &x, &sorted, cut.cuts, flip);
 
             let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
             scale.store(&mut lane_scale);
