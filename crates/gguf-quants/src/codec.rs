@@ -26,6 +26,7 @@ pub mod iq4_nl;
 pub mod iq4_xs;
 pub mod iq_grid;
 pub mod k_min;
+mod least;
 pub mod mxfp4;
 pub mod nvfp4;
 pub mod plain;

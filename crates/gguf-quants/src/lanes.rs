@@ -194,7 +194,7 @@ pub trait Lanes: Copy + Debug {
     fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 4))
     }
-    /// Lane `i` is lane `i / 8 * 8 + (index[i] & 7)` of the table.
+    /// Lane `i` is lane `index[i] & 7` of the table, whose groups of eight are equal.
     #[inline(always)]
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 8))

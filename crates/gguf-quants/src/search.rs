@@ -475,6 +475,10 @@ impl<L: Lanes, const N: usize, const WRAP: bool> Part<L> for FitPositive<'_, L, 
                 let with_l2 = without_l2 + w * new * new;
                 let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
                 let take = open & better & !new.equal(l);
+                // Most levels stay: then the next ones need not wait for this one.
+                if !take.any() {
+                    continue;
+                }
                 levels[i] = take.select(as_byte::<L, WRAP>(lanes, new), l);
                 sum_lx = take.select(with_lx, sum_lx);
                 sum_l2 = take.select(with_l2, sum_l2);

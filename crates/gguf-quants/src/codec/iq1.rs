@@ -15,6 +15,7 @@ mod cuts;
 use std::sync::OnceLock;
 
 use super::block::Lost;
+use super::least::Least;
 use crate::grids::{self, IQ1_CODES, Lists, PointPlace};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
 
@@ -318,13 +319,7 @@ fn first_of_least<L: Lanes>(lanes: L, errors: &[[f32; POINT]; 3], list: &[u16]) 
     for i in 0..POINT {
         tables[i] = lanes.table4(&[errors[0][i], errors[1][i], errors[2][i], 0.0]);
     }
-    // The position in the list above the code.
-    let mut positions = [0; MAX_LANES];
-    for i in 0..L::N {
-        positions[i] = (i as i32) << 16;
-    }
-    let mut position = lanes.load_i(&positions);
-    let (mut best, mut found) = (lanes.splat(f32::MAX), lanes.splat_i(0));
+    let mut least = Least::none(lanes);
     for codes in list.as_chunks::<{ Lists::MULTIPLE }>().0 {
         for part in 0..Lists::MULTIPLE / L::N {
             let code = lanes.load_u16(&codes[part * L::N..]);
@@ -336,28 +331,10 @@ fn first_of_least<L: Lanes>(lanes: L, errors: &[[f32; POINT]; 3], list: &[u16]) 
             error = error + lanes.lookup4(tables[5], code.shr::<10>());
             error = error + lanes.lookup4(tables[6], code.shr::<12>());
             error = error + lanes.lookup4(tables[7], code.shr::<14>());
-            let nearer = error.lt(best);
-            best = nearer.select(error, best);
-            found = nearer.select_i(code | position, found);
-            position = position + lanes.splat_i((L::N as i32) << 16);
+            least.add(code, error);
         }
     }
-    // Errors are not negative, so their bits have the same order.
-    let (mut least, mut codes) = ([0; MAX_LANES], [0; MAX_LANES]);
-    lanes.least_of_eight(best.bits()).store(&mut least);
-    found.store(&mut codes);
-    let mut least_of_all = least[0];
-    for eight in 1..L::N / 8 {
-        least_of_all = least_of_all.min(least[8 * eight]);
-    }
-    let mut equal = best.bits().equal(lanes.splat_i(least_of_all)).to_bits();
-    let mut first = codes[equal.trailing_zeros() as usize % MAX_LANES];
-    equal &= equal - 1;
-    while equal != 0 {
-        first = first.min(codes[equal.trailing_zeros() as usize % MAX_LANES]);
-        equal &= equal - 1;
-    }
-    (least_of_all != f32::MAX.to_bits() as i32).then_some(first as u16)
+    least.code()
 }
 
 /// One value per lane for each of several positions, in memory.

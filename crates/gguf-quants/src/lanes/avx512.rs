@@ -294,6 +294,25 @@ impl Lanes for Avx512 {
         unsafe { F(_mm512_permutevar_ps(table.0, index.0)) }
     }
     #[inline(always)]
+    fn pick4(self, table: F, index: I) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm512_permutevar_ps(table.0, index.0)) }
+    }
+    #[inline(always)]
+    fn pick8(self, table: F, index: I) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm512_permutexvar_ps(index.0, table.0)) }
+    }
+    #[inline(always)]
+    fn least_of_eight(self, x: I) -> I {
+        // SAFETY: see above.
+        unsafe {
+            let two = _mm512_min_epi32(x.0, _mm512_shuffle_epi32::<0x4e>(x.0));
+            let four = _mm512_min_epi32(two, _mm512_shuffle_epi32::<0xb1>(two));
+            I(_mm512_min_epi32(four, _mm512_shuffle_i32x4::<0xb1>(four, four)))
+        }
+    }
+    #[inline(always)]
     fn table8(self, values: &[f32; 8]) -> F {
         // SAFETY: see above; eight numbers are read.
         unsafe { F(_mm512_broadcast_f32x8(_mm256_loadu_ps(values.as_ptr()))) }

@@ -13,6 +13,7 @@
 //! whose line is below all others by [`MARGIN`]` u M / s` is the reference's; where the two best are closer, and where numbers are so large or
 //! small that products could leave the range of normal numbers, the reference's arithmetic decides ([`Nearest`]).
 
+use super::super::least::Least;
 use super::{Grids, ROW};
 use crate::grids::Lists;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
@@ -50,6 +51,17 @@ pub(super) struct Scratch {
     lines: Lines,
     /// For each lane the codes of the steps, as floats with these bits, and room for the vectors stored at the last of them.
     codes: [[f32; ROW]; MAX_LANES],
+    /// Runs with steps in which lines do not decide.
+    unclear: [Unclear; MAX_LANES * ROWS],
+    n_unclear: usize,
+}
+
+/// The steps of a run in which lines do not decide.
+#[derive(Debug, Clone, Copy)]
+struct Unclear {
+    lane: u16,
+    point: u16,
+    steps: u32,
 }
 
 impl Scratch {
@@ -69,6 +81,8 @@ impl Scratch {
             },
             lines: Lines { a: [0.0; MAX_NEAR], b: [0.0; MAX_NEAR], codes: [0; MAX_NEAR] },
             codes: [[0.0; ROW]; MAX_LANES],
+            unclear: [Unclear { lane: 0, point: 0, steps: 0 }; MAX_LANES * ROWS],
+            n_unclear: 0,
         }
     }
 }
@@ -140,25 +154,20 @@ pub(super) fn place_steps<L: Lanes, T: Grids, const SUB: usize, const E: usize>(
     scales.full.store(&mut scratch.full);
 
     let grid = (T::RULE.grid)();
-    let (all, short) = (grid.lists(), grid.short_lists());
-    let mut lost = 0;
+    let short = grid.short_lists();
     let mut left = active;
     while left != 0 {
         let lane = left.trailing_zeros();
         left &= left - 1;
-        let search = FindRuns::<E> {
-            all,
-            short,
-            scratch,
-            scales: (scales.scales, L::N),
-            reciprocals: &T::RECIPROCALS,
-            steps: steps as u32,
-            lane: lane as usize,
-        };
-        if !lanes.eight().call(search) {
-            lost |= 1 << lane;
+        let search =
+            FindRuns::<E> { short, scratch, reciprocals: &T::RECIPROCALS, steps: steps as u32, lane: lane as usize };
+        if L::N > EIGHT {
+            lanes.call(search);
+        } else {
+            lanes.eight().call(search);
         }
     }
+    let lost = decide_unclear::<L, E>(lanes, scratch, grid.lists(), scales.scales);
     let mut rows: [&[f32; ROWS]; MAX_LANES] = [&[0.0; ROWS]; MAX_LANES];
     for (row, codes) in rows.iter_mut().zip(&scratch.codes) {
         *row = codes.first_chunk().unwrap();
@@ -167,6 +176,29 @@ pub(super) fn place_steps<L: Lanes, T: Grids, const SUB: usize, const E: usize>(
     for s in 0..steps {
         columns[s].bits().store(&mut places[s * L::N..]);
     }
+    lost
+}
+
+/// Finds the codes of the steps in which lines did not decide, and returns the lanes that have none.
+///
+/// They wait until all lanes are searched, because nothing predicts whether a run has some.
+#[inline(always)]
+fn decide_unclear<L: Lanes, const E: usize>(lanes: L, scratch: &mut Scratch, all: &Lists, scales: &[f32]) -> u32 {
+    let Scratch { x, roots, codes, unclear, n_unclear, .. } = scratch;
+    let mut lost = 0;
+    for &Unclear { lane, point, mut steps } in &unclear[..*n_unclear] {
+        let lane = usize::from(lane) % MAX_LANES;
+        let place = all.places[usize::from(point)];
+        while steps != 0 {
+            let step = steps.trailing_zeros() as usize;
+            steps &= steps - 1;
+            let nearest = Nearest::<E> { lists: all, place, scale: scales[step * L::N + lane], x, roots, lane };
+            let nearest = if L::N > EIGHT { lanes.call(nearest) } else { lanes.eight().call(nearest) };
+            lost |= u32::from(nearest.is_none()) << lane;
+            codes[lane][step] = f32::from_bits((nearest.unwrap_or(0) | REPLACED) as u32);
+        }
+    }
+    *n_unclear = 0;
     lost
 }
 
@@ -242,34 +274,31 @@ fn find_turns<L: Lanes, T: Grids, const E: usize>(lanes: L, turns: &mut Turns, x
     middles.store(&mut turns.middles);
 }
 
-/// Finds the codes of one group of one lane for every step, eight steps at a time; the result is whether there are such.
+/// Finds the codes of one group of one lane for every step, a vector of steps at a time, and lists the steps in which lines do not decide.
 struct FindRuns<'a, const E: usize> {
-    all: &'a Lists,
     short: &'a Lists,
     scratch: &'a mut Scratch,
-    /// The scales, and the length of a row.
-    scales: (&'a [f32], usize),
     reciprocals: &'a [f32; ROW],
     steps: u32,
     lane: usize,
 }
 
 impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
-    type Output = bool;
+    type Output = ();
 
     #[inline(always)]
-    fn run(self, lanes: L) -> bool {
-        const { assert!(L::N == EIGHT) };
-        let FindRuns { all, short, scratch, scales, reciprocals, steps, lane } = self;
+    fn run(self, lanes: L) {
+        let FindRuns { short, scratch, reciprocals, steps, lane } = self;
         let lane = lane % MAX_LANES;
-        let Scratch { x, roots, margin, full, turns, lines, codes } = scratch;
+        let Scratch { x, roots, margin, full, turns, lines, codes, unclear, n_unclear } = scratch;
         let codes = &mut codes[lane];
 
         let (mut of_x, mut of_roots) = ([0.0; E], [0.0; E]);
         for i in 0..E {
             (of_x[i], of_roots[i]) = (x[i][lane], roots[i][lane]);
         }
-        let (of_a, of_b) = parts_of_lines::<L, E>(lanes, &of_x, &of_roots, full[lane]);
+        let eight = lanes.eight();
+        let (of_a, of_b) = parts_of_lines::<L::Eight, E>(eight, &of_x, &of_roots, full[lane]);
         let margin = lanes.splat(margin[lane]);
         let far = lanes.splat(f32::INFINITY);
 
@@ -281,7 +310,7 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
         let mut point = turns.first[lane] + rises[0];
         let mut changes = turns.at[lane] as u32 & !1;
         let middles = turns.middles[lane] as u32;
-        let (mut start, mut found) = (0, true);
+        let mut start = 0;
         loop {
             let next = if changes == 0 { steps } else { changes.trailing_zeros() };
             let place = short.places[point as u32 as usize];
@@ -290,13 +319,13 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
                 let mut from = start;
                 while from < next {
                     code.store(&mut codes[from as usize % ROWS..]);
-                    from += EIGHT as u32;
+                    from += L::N as u32;
                 }
             } else {
                 let (first, n) = Lists::list(place);
                 let n = n.min(MAX_NEAR);
-                lines.compute::<L, E>(lanes, (&of_a, &of_b), &short.codes[first..], n);
-                let mut unclear = middles;
+                lines.compute::<L::Eight, E>(eight, (&of_a, &of_b), &short.codes[first..], n);
+                let mut unclear_steps = middles;
                 let mut from = start;
                 while from < next {
                     let reciprocal = lanes.load(&reciprocals[from as usize % ROWS..]);
@@ -314,22 +343,15 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
                     }
                     code.as_f().store(&mut codes[from as usize % ROWS..]);
                     let clear = (second - best).gt(margin).to_bits();
-                    unclear |= (!clear & 0xff) << from;
-                    from += EIGHT as u32;
+                    unclear_steps |= (!clear & (u32::MAX >> (32 - L::N))) << from;
+                    from += L::N as u32;
                 }
-                unclear &= (1 << next) - (1 << start);
-                while unclear != 0 {
-                    let step = unclear.trailing_zeros() as usize;
-                    unclear &= unclear - 1;
-                    let place = all.places[point as u32 as usize];
-                    let scale = scales.0[step * scales.1 + lane];
-                    let nearest = lanes.call(Nearest::<E> { lists: all, place, scale, x, roots, lane });
-                    found &= nearest.is_some();
-                    codes[step] = f32::from_bits((nearest.unwrap_or(0) | REPLACED) as u32);
-                }
+                unclear_steps &= (1 << next) - (1 << start);
+                unclear[*n_unclear] = Unclear { lane: lane as u16, point: point as u16, steps: unclear_steps };
+                *n_unclear += usize::from(unclear_steps != 0);
             }
             if changes == 0 {
-                return found;
+                return;
             }
             changes &= changes - 1;
             start = next;
@@ -341,7 +363,7 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
 /// Lanes of the parts that process one group of one lane.
 const EIGHT: usize = 8;
 /// Lines are compared in groups of this size, without a branch for each.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 
 /// The elements from a position on.
 #[inline(always)]
@@ -360,11 +382,11 @@ impl Lines {
         list: &[u16],
         n: usize,
     ) {
-        for from in (0..n).step_by(EIGHT) {
+        for from in (0..n).step_by(L::N) {
             let code = lanes.load_u16(&list[from..]);
             (code | lanes.splat_i(REPLACED)).store(&mut self.codes[from..]);
             sum_errors::<L, E>(lanes, of_a, code).store(&mut self.a[from..]);
-            let there = lanes.mask(!(u32::MAX << (n - from).min(EIGHT)));
+            let there = lanes.mask(!(u32::MAX << (n - from).min(L::N)));
             let b = sum_errors::<L, E>(lanes, of_b, code);
             there.select(b, lanes.splat(f32::NEG_INFINITY)).store(&mut self.b[from..]);
         }
@@ -388,14 +410,15 @@ fn parts_of_lines<L: Lanes, const E: usize>(
     (of_a, of_b)
 }
 
-/// The odd numbers that levels stand for, and repeated if there are four.
+/// The odd numbers that levels stand for, repeated.
 #[inline(always)]
 fn odd_numbers<L: Lanes, const E: usize>(lanes: L) -> L::F {
-    lanes.load(if E == 8 {
-        &[1.0, 3.0, 5.0, 7.0, 1.0, 3.0, 5.0, 7.0]
-    } else {
-        &[1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]
-    })
+    let levels = if E == 8 { 4 } else { 8 };
+    let mut odd = [0.0; MAX_LANES];
+    for i in 0..L::N {
+        odd[i] = (2 * (i % levels) + 1) as f32;
+    }
+    lanes.load(&odd)
 }
 
 /// The sum over the elements of what the table of each has for the level in the packed code, element after element.
@@ -427,7 +450,6 @@ impl<L: Lanes, const E: usize> Part<L> for Nearest<'_, E> {
 
     #[inline(always)]
     fn run(self, lanes: L) -> Option<i32> {
-        const { assert!(L::N == EIGHT) };
         let Nearest { lists, place, scale, x, roots, lane } = self;
         let lane = lane % MAX_LANES;
         let reached = lanes.splat(scale) * odd_numbers::<L, E>(lanes);
@@ -436,24 +458,13 @@ impl<L: Lanes, const E: usize> Part<L> for Nearest<'_, E> {
             let d = reached - lanes.splat(x[i][lane]);
             errors[i] = lanes.splat(roots[i][lane]) * d * d;
         }
-        // The position in the list above the code, to choose the first of equal neighbours.
-        let mut order = lanes.load_i(&[0, 1 << 16, 2 << 16, 3 << 16, 4 << 16, 5 << 16, 6 << 16, 7 << 16]);
-        let (mut best, mut found) = (lanes.splat(f32::MAX), lanes.splat_i(i32::MAX));
+        let mut least = Least::none(lanes);
         let (first, n) = Lists::list(place);
-        for from in (first..first + n).step_by(EIGHT) {
+        for from in (first..first + n).step_by(L::N) {
             let codes = lanes.load_u16(&lists.codes[from..]);
-            let error = sum_errors::<L, E>(lanes, &errors, codes);
-            let less = error.lt(best);
-            best = less.select(error, best);
-            found = less.select_i(codes | order, found);
-            order = order + lanes.splat_i((EIGHT << 16) as i32);
+            least.add(codes, sum_errors::<L, E>(lanes, &errors, codes));
         }
-        // Sums of squares are not negative, so their bits have the same order.
-        let least = lanes.least_of_eight(best.bits());
-        let first = lanes.least_of_eight(best.bits().equal(least).select_i(found, lanes.splat_i(i32::MAX)));
-        let mut firsts = [0; EIGHT];
-        first.store(&mut firsts);
-        (firsts[0] != i32::MAX).then_some(firsts[0] & 0xffff)
+        least.code().map(i32::from)
     }
 }
 
@@ -494,7 +505,8 @@ pub(super) fn place_once<L: Lanes, T: Grids, const SUB: usize, const E: usize>(
         codes[lane] = place;
         if place < 0 {
             let (x, roots) = (&scratch.x, &scratch.roots);
-            let nearest = lanes.eight().call(Nearest::<E> { lists, place, scale: scales[lane], x, roots, lane });
+            let nearest = Nearest::<E> { lists, place, scale: scales[lane], x, roots, lane };
+            let nearest = if L::N > EIGHT { lanes.call(nearest) } else { lanes.eight().call(nearest) };
             codes[lane] = nearest.unwrap_or(0) | REPLACED;
             lost |= u32::from(nearest.is_none()) << lane;
         }
