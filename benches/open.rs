@@ -18,13 +18,16 @@ const ROUNDS: u32 = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let peers = folder();
-    let (file, temporary) = match std::env::args().skip(1).find(|a| !a.starts_with('-')) {
-        Some(file) => (PathBuf::from(file), false),
-        None => match &peers {
-            Some(p) => (p.join("llama.cpp/models/ggml-vocab-llama-bpe.gguf"), false),
-            None => (made_up_vocabulary()?, true),
-        },
-    };
+    let given = std::env::args().skip(1).find(|a| !a.starts_with('-')).map(PathBuf::from);
+    let vocabulary = || peers.as_ref().map(|p| p.join("llama.cpp/models/ggml-vocab-llama-bpe.gguf"));
+    let file = std::env::temp_dir().join(format!("gguf-bench-{}.gguf", std::process::id()));
+    match given.or_else(vocabulary) {
+        // All times depend by a third on how the kernel holds the pages of a file: in large pieces if it was just written.
+        Some(given) => {
+            fs::copy(given, &file)?;
+        }
+        None => made_up_vocabulary(&file)?,
+    }
     let ours = ModelFile::open(&file)?;
     println!("{}: {} bytes of head, {} strings", file.display(), ours.gguf().head_bytes(), strings(ours.gguf()));
 
@@ -56,9 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             millis(theirs) / millis(walk)
         );
     }
-    if temporary {
-        fs::remove_file(&file)?;
-    }
+    fs::remove_file(&file)?;
     Ok(())
 }
 
@@ -93,7 +94,7 @@ fn walk_mapped(path: &Path) -> Result<u64, Box<dyn Error>> {
     Ok(scan.head_bytes())
 }
 
-fn made_up_vocabulary() -> Result<PathBuf, Box<dyn Error>> {
+fn made_up_vocabulary(path: &Path) -> Result<(), Box<dyn Error>> {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
     for (key, n) in [("tokenizer.ggml.tokens", 128_256), ("tokenizer.ggml.merges", 280_147)] {
@@ -103,7 +104,5 @@ fn made_up_vocabulary() -> Result<PathBuf, Box<dyn Error>> {
         }
         head.set(key, Value::Array(array));
     }
-    let path = std::env::temp_dir().join(format!("gguf-bench-{}.gguf", std::process::id()));
-    fs::write(&path, head.encode()?)?;
-    Ok(path)
+    Ok(fs::write(path, head.encode()?)?)
 }

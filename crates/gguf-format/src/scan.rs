@@ -224,6 +224,14 @@ impl HeadScan {
         self.pos
     }
 
+    /// The length that the head has at least: what was scanned, and the lengths of the strings that are left of an array.
+    pub fn least_bytes(&self) -> u64 {
+        match *self.nest.as_slice() {
+            [(ValueType::STRING, left)] => self.pos.saturating_add(left.saturating_mul(self.dialect.len_bytes())),
+            _ => self.pos,
+        }
+    }
+
     /// The array that is being scanned: the start of its key-value pair, and the number of elements that are left if they are strings.
     pub(crate) fn open_array_at(&self) -> Option<(u64, u64)> {
         match self.nest.as_slice() {

@@ -3,7 +3,8 @@
 //! The head of a small file, or of a stream of unknown length, is a vector that doubles. The head of a larger one is read into separate
 //! anonymous memory, where pages can be faulted in batches and the kernel can provide huge ones: on a virtual machine, the page faults of a
 //! vector cost more than reading and parsing the head together. Address space is reserved up to the length of the file; memory is committed
-//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB.
+//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB. The first huge page counts as read as soon as it is known that the
+//! head has a third of it.
 
 use std::io::{self, Read};
 
@@ -12,7 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 /// The smallest and the largest piece to read at once. The largest fits a core's cache, so that the parser finds the piece there.
 const MIN_READ: usize = 32 << 10;
-const MAX_READ: usize = 256 << 10;
+const MAX_READ: usize = 512 << 10;
 
 #[cfg(feature = "fs")]
 /// The file length from which the head has separate memory.
@@ -28,7 +29,7 @@ const SMALL_PAGES: usize = 1 << 20;
 
 #[cfg(feature = "fs")]
 /// The most address space reserved ahead.
-const MAX_RESERVE: u64 = 64 << 20;
+const MAX_RESERVE: usize = 64 << 20;
 
 /// The most memory reserved ahead by WebAssembly, which has a few gigabytes at most. Few heads are longer.
 const WASM_RESERVE: usize = 16 << 20;
@@ -42,10 +43,11 @@ pub(crate) enum Buffer {
 }
 
 #[cfg(feature = "fs")]
-/// Anonymous memory; the bytes start [`SMALL_PAGES`] before its first huge page.
+/// Anonymous memory; the bytes start [`SMALL_PAGES`] before its first huge page, or there.
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: MmapMut,
+    start: usize,
     len: usize,
 }
 
@@ -53,47 +55,65 @@ pub(crate) struct Memory {
 impl Memory {
     const START: usize = HUGE_PAGE - SMALL_PAGES;
 
-    fn reserve(bytes: u64) -> io::Result<Memory> {
-        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let len = Memory::START.saturating_add(bytes).next_multiple_of(HUGE_PAGE);
+    /// Memory for a stream of the given length, or for the start of it.
+    fn reserve(total: u64) -> io::Result<Memory> {
+        let bytes = usize::try_from(total).unwrap_or(MAX_RESERVE).min(MAX_RESERVE);
+        let len = HUGE_PAGE + bytes.next_multiple_of(HUGE_PAGE);
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
-        // Only advice: if it is ignored, the pages are small, and nothing else changes.
         #[cfg(target_os = "linux")]
         {
-            let _ = map.advise_range(memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
-            if len > HUGE_PAGE {
-                let _ = map.advise_range(memmap2::Advice::HugePage, HUGE_PAGE, len - HUGE_PAGE);
-            }
+            advise(&map, memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
+            advise(&map, memmap2::Advice::HugePage, HUGE_PAGE, len);
         }
-        Ok(Memory { map, len: 0 })
+        Ok(Memory { map, start: Memory::START, len: 0 })
     }
 
     fn bytes(&self) -> &[u8] {
-        self.map.get(Memory::START..Memory::START + self.len).unwrap_or_default()
+        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    /// Moves the bytes to the first huge page, if a third of it will be used. Clearing it takes less time than faulting in as many small pages.
+    fn expect(&mut self, bytes: u64) {
+        if bytes >= HUGE_PAGE as u64 / 3
+            && self.len < SMALL_PAGES
+            && let Some((small, huge)) = self.map.split_at_mut_checked(HUGE_PAGE)
+            && let Some(read) = small.get(self.start..self.start + self.len)
+            && let Some(to) = huge.get_mut(..self.len)
+        {
+            to.copy_from_slice(read);
+            self.start = HUGE_PAGE;
+        }
     }
 
     /// The free space after the bytes read so far, at most `n` bytes.
     fn spare(&mut self, n: usize) -> &mut [u8] {
-        let start = Memory::START + self.len;
-        let end = start.saturating_add(n).min(self.map.len());
+        let start = self.start + self.len;
+        let end = (start + n).min(self.map.len());
         #[cfg(target_os = "linux")]
         if end <= HUGE_PAGE {
             // Faults in small pages all at once instead of one by one.
-            let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, start, end - start);
+            advise(&self.map, memmap2::Advice::PopulateWrite, start, end);
         }
         self.map.get_mut(start..end).unwrap_or_default()
     }
 
     fn is_full(&self) -> bool {
-        Memory::START + self.len >= self.map.len()
+        self.start + self.len >= self.map.len()
     }
+}
+
+/// Only advice: if it is ignored, the pages are small or faulted in one by one, and nothing else changes.
+#[cfg(all(feature = "fs", target_os = "linux"))]
+#[inline(never)]
+fn advise(map: &MmapMut, advice: memmap2::Advice, start: usize, end: usize) {
+    let _ = map.advise_range(advice, start, end - start);
 }
 
 impl Buffer {
     /// An empty buffer for a head in a stream of the given length, if known.
     pub(crate) fn new(total: Option<u64>) -> Buffer {
         #[cfg(feature = "fs")]
-        if let Some(Ok(memory)) = total.filter(|&t| t >= LARGE).map(|t| Memory::reserve(t.min(MAX_RESERVE))) {
+        if let Some(Ok(memory)) = total.filter(|&t| t >= LARGE).map(Memory::reserve) {
             return Buffer::Memory(memory);
         }
         // Unknown or small length, or no such memory on this system.
@@ -106,21 +126,26 @@ impl Buffer {
         Buffer::Vector(bytes)
     }
 
-    /// Reads the next piece. Returns whether the reader is at its end.
-    pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<bool> {
+    /// Reads the next piece of a head that has at least so many bytes. Returns whether the reader is at its end.
+    pub(crate) fn fill(
+        &mut self,
+        reader: &mut impl Read,
+        #[cfg_attr(not(feature = "fs"), allow(unused_variables, reason = "only pages depend on it"))] least_bytes: u64,
+    ) -> io::Result<bool> {
         match self {
             #[cfg(feature = "fs")]
             Buffer::Memory(memory) if memory.is_full() => {
                 // A head longer than the reservation continues in a vector.
                 let read = memory.bytes();
                 let mut bytes = Vec::new();
-                bytes.try_reserve_exact(read.len().saturating_mul(2)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+                bytes.try_reserve_exact(2 * read.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
                 bytes.extend_from_slice(read);
                 *self = Buffer::Vector(bytes);
-                self.fill(reader)
+                self.fill(reader, least_bytes)
             }
             #[cfg(feature = "fs")]
             Buffer::Memory(memory) => {
+                memory.expect(least_bytes);
                 let spare = memory.spare(memory.len.clamp(MIN_READ, MAX_READ));
                 let (got, n) = (read_full(reader, spare)?, spare.len());
                 memory.len += got;
@@ -176,4 +201,31 @@ pub(crate) fn read_full(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<us
         }
     }
     Ok(done)
+}
+
+#[cfg(all(test, feature = "fs"))]
+mod tests {
+    use super::*;
+
+    /// The bytes are those of the stream, whenever it becomes known that the head is long.
+    #[test]
+    fn bytes_move_to_the_first_huge_page() {
+        let stream: Vec<u8> = (0..5u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for known_after in [0, 1, 40_000, 300_000, SMALL_PAGES, usize::MAX] {
+            let mut reader = stream.as_slice();
+            let mut buffer = Buffer::new(Some(stream.len() as u64));
+            loop {
+                let read = buffer.as_ref().len();
+                let least_bytes = if read >= known_after { 3 << 20 } else { read };
+                let ended = buffer.fill(&mut reader, least_bytes as u64).unwrap();
+                assert!(buffer.as_ref() == &stream[..buffer.as_ref().len()], "known after {known_after}, {read} read");
+                if ended {
+                    break;
+                }
+            }
+            assert_eq!(buffer.as_ref().len(), stream.len());
+            let Buffer::Memory(memory) = buffer else { panic!("the reservation is large enough") };
+            assert_eq!(memory.start == HUGE_PAGE, known_after < SMALL_PAGES, "known after {known_after}");
+        }
+    }
 }

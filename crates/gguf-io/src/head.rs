@@ -87,7 +87,7 @@ pub fn read_head_with<E: From<io::Error>>(
 ) -> Result<HeadRead, E> {
     let mut bytes = Buffer::new(scan.total());
     let error = loop {
-        let ended = bytes.fill(reader)?;
+        let ended = bytes.fill(reader, scan.least_bytes())?;
         match scan.advance(bytes.as_ref()) {
             Ok(ScanState::Complete) => break None,
             Ok(ScanState::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
