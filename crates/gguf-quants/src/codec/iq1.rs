@@ -408,14 +408,14 @@ pub(super) const fn cuts(first: usize, second: usize, kind: usize) -> i32 {
 }
 
 /// The sorted values and their positions in rows of `L::N`, and after them infinity.
-pub(super) struct Rows {
+pub(super) struct SortedRows {
     values: [f32; 33 * MAX_LANES],
     order: [i32; 33 * MAX_LANES],
 }
 
-impl Rows {
-    pub fn new() -> Rows {
-        Rows { values: [f32::INFINITY; 33 * MAX_LANES], order: [i32::MAX; 33 * MAX_LANES] }
+impl SortedRows {
+    pub(super) fn new() -> SortedRows {
+        SortedRows { values: [f32::INFINITY; 33 * MAX_LANES], order: [i32::MAX; 33 * MAX_LANES] }
     }
 }
 
@@ -423,7 +423,7 @@ impl Rows {
 #[inline(always)]
 pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
     lanes: L,
-    Rows { values, order }: &mut Rows,
+    SortedRows { values, order }: &mut SortedRows,
     x: &[L::F; N],
     sorted: &Sorted<L, N>,
     cuts: L::I,

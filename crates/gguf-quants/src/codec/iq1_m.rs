@@ -480,7 +480,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
-        let (mut rows, mut contest) = (iq1::Rows::new(), Contest::none(lanes));
+        let (mut rows, mut contest) = (iq1::SortedRows::new(), Contest::none(lanes));
 
         let sigma2 = if tile.has_weights() { spread(lanes, &values) } else { zero };
         let mut lane_sigma2 = [0.0; MAX_LANES];

@@ -280,7 +280,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let values = tile.values();
         let zero = lanes.splat(0.0);
         let neighbours = Neighbours::get();
-        let (mut rows, mut contest) = (iq1::Rows::new(), Contest::none(lanes));
+        let (mut rows, mut contest) = (iq1::SortedRows::new(), Contest::none(lanes));
         let Some(matrix) = &tile.weights() else { return 0 };
 
         let mut sum_x2 = zero;
