@@ -4,7 +4,7 @@
 //! anonymous memory, where pages can be faulted in batches and the kernel can provide huge ones: on a virtual machine, the page faults of a
 //! vector cost more than reading and parsing the head together. Address space is reserved up to the length of the file; memory is committed
 //! only as bytes arrive, and is at most three times the bytes read plus 64 KiB. The first huge page counts as read as soon as it is known that the
-//! head has a third of it.
+//! head has two fifths of it.
 
 use std::io::{self, Read};
 
@@ -13,7 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 /// The smallest and the largest piece to read at once. The largest fits a core's cache, so that the parser finds the piece there.
 const MIN_READ: usize = 32 << 10;
-const MAX_READ: usize = 512 << 10;
+const MAX_READ: usize = 256 << 10;
 
 #[cfg(feature = "fs")]
 /// The file length from which the head has separate memory.
@@ -72,10 +72,11 @@ impl Memory {
         self.map.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// Moves the bytes to the first huge page, if a third of it will be used. Clearing it takes less time than faulting in as many small pages.
+    /// Moves the first bytes to the first huge page, if two fifths of it will be used: both together are then within the bound. Clearing it takes less
+    /// time than faulting in as many small pages.
     fn expect(&mut self, bytes: u64) {
-        if bytes >= HUGE_PAGE as u64 / 3
-            && self.len < SMALL_PAGES
+        if bytes >= HUGE_PAGE as u64 * 2 / 5
+            && self.len <= SMALL_PAGES / 4
             && let Some((small, huge)) = self.map.split_at_mut_checked(HUGE_PAGE)
             && let Some(read) = small.get(self.start..self.start + self.len)
             && let Some(to) = huge.get_mut(..self.len)
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn bytes_move_to_the_first_huge_page() {
         let stream: Vec<u8> = (0..5u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        for known_after in [0, 1, 40_000, 300_000, SMALL_PAGES, usize::MAX] {
+        for known_after in [0, 1, 40_000, SMALL_PAGES / 4, SMALL_PAGES / 4 + 1, SMALL_PAGES, usize::MAX] {
             let mut reader = stream.as_slice();
             let mut buffer = Buffer::new(Some(stream.len() as u64));
             loop {
@@ -225,7 +226,7 @@ mod tests {
             }
             assert_eq!(buffer.as_ref().len(), stream.len());
             let Buffer::Memory(memory) = buffer else { panic!("the reservation is large enough") };
-            assert_eq!(memory.start == HUGE_PAGE, known_after < SMALL_PAGES, "known after {known_after}");
+            assert_eq!(memory.start == HUGE_PAGE, known_after <= SMALL_PAGES / 4, "known after {known_after}");
         }
     }
 }

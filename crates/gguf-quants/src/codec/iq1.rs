@@ -315,6 +315,7 @@ fn all_neighbours(neighbours: &Neighbours, point: usize) -> &[u16] {
 /// The code in a padded list with the least sum of errors, of equal ones the first, from the errors of each element at each level.
 #[inline(always)]
 fn first_of_least<L: Lanes>(lanes: L, errors: &[[f32; POINT]; 3], list: &[u16]) -> Option<u16> {
+    debug_assert!(Lists::MULTIPLE.is_multiple_of(L::N));
     let mut tables = [lanes.table4(&[0.0; 4]); POINT];
     for i in 0..POINT {
         tables[i] = lanes.table4(&[errors[0][i], errors[1][i], errors[2][i], 0.0]);

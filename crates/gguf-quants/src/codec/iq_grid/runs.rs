@@ -10,7 +10,7 @@
 //! at most `(E + 5) u M`, with `E` elements, `u = 2⁻²⁴` and `M` the sum of `w (s q + |x|)²` at the highest level: two roundings each in
 //! `s q - x` and in the products, the former doubled by the square, and `E - 1` in the sum. Ours, times `s`, differs by at most
 //! `(E + 6) u M`: the elements and the sum, the factor common to all steps, the reciprocals of the steps, and the difference. So a neighbour
-//! whose line is below all others by [`MARGIN`]` u M / s` is the reference's; where the two best are closer, and where numbers are so large or
+//! whose line is below all others by [`margin`]` u M / s` is the reference's; where the two best are closer, and where numbers are so large or
 //! small that products could leave the range of normal numbers, the reference's arithmetic decides ([`Nearest`]).
 
 use super::super::least::Least;
@@ -450,6 +450,7 @@ impl<L: Lanes, const E: usize> Part<L> for Nearest<'_, E> {
 
     #[inline(always)]
     fn run(self, lanes: L) -> Option<i32> {
+        debug_assert!(Lists::MULTIPLE.is_multiple_of(L::N));
         let Nearest { lists, place, scale, x, roots, lane } = self;
         let lane = lane % MAX_LANES;
         let reached = lanes.splat(scale) * odd_numbers::<L, E>(lanes);
