@@ -26,8 +26,7 @@ fn plain_form(shown: &str) -> String {
 /// Why a file could not be opened, read or written.
 ///
 /// The message is complete: it includes that of the cause. [`source`](std::error::Error::source) is therefore the cause of the cause, so
-/// that a printed chain does not repeat anything.
-#[derive(Debug)]
+/// that a printed chain does not repeat anything. [`Debug`](fmt::Debug) is the message, too, because a `main` that returns the error prints it so.
 #[non_exhaustive]
 pub enum Error {
     /// An error of the operating system or another source of bytes.
@@ -225,6 +224,12 @@ impl Error {
             ),
             _ => false,
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
