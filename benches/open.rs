@@ -21,15 +21,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let given = std::env::args().skip(1).find(|a| !a.starts_with('-')).map(PathBuf::from);
     let vocabulary = || peers.as_ref().map(|p| p.join("llama.cpp/models/ggml-vocab-llama-bpe.gguf"));
     let file = std::env::temp_dir().join(format!("gguf-bench-{}.gguf", std::process::id()));
-    match given.or_else(vocabulary) {
+    let name = match given.or_else(vocabulary) {
         // All times depend by a third on how the kernel holds the pages of a file: in large pieces if it was just written.
         Some(given) => {
-            fs::copy(given, &file)?;
+            fs::copy(&given, &file)?;
+            given.display().to_string()
         }
-        None => made_up_vocabulary(&file)?,
-    }
+        None => {
+            made_up_vocabulary(&file)?;
+            "generated".to_owned()
+        }
+    };
     let ours = ModelFile::open(&file)?;
-    println!("{}: {} bytes of head, {} strings", file.display(), ours.gguf().head_bytes(), strings(ours.gguf()));
+    println!("{name}: {} bytes of head, {} strings", ours.gguf().head_bytes(), strings(ours.gguf()));
 
     let ggml = peers.as_deref().map(Ggml::load).transpose()?;
     if let Some(ggml) = &ggml {

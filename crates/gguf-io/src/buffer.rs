@@ -127,7 +127,7 @@ impl Buffer {
         Buffer::Vector(bytes)
     }
 
-    /// Reads the next piece of a head that has at least so many bytes. Returns whether the reader is at its end.
+    /// Reads the next piece. The whole head has at least `least_bytes`. Returns whether the reader is at its end.
     pub(crate) fn fill(
         &mut self,
         reader: &mut impl Read,

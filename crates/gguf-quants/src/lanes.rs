@@ -66,6 +66,12 @@ pub trait Lanes: Copy + Debug {
     /// parts are compiled once.
     fn call<P: Part<Self>>(self, part: P) -> P::Output;
 
+    /// Runs a part that has work for eight lanes or more: with this instruction set if it has more than eight, with [`Lanes::Eight`] otherwise.
+    #[inline(always)]
+    fn call_wide<T, P: Part<Self, Output = T> + Part<Self::Eight, Output = T>>(self, part: P) -> T {
+        if Self::N > 8 { self.call(part) } else { self.eight().call(part) }
+    }
+
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::F;
     /// `x` in every lane.

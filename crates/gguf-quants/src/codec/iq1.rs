@@ -221,7 +221,7 @@ impl Neighbours {
             let lane = rest.trailing_zeros() as usize % MAX_LANES;
             rest &= rest - 1;
             let nearest = Nearest { neighbours: self, point: lane_point[lane] as usize, near: near(lane) };
-            match lanes.call(nearest) {
+            match lanes.call_wide(nearest) {
                 Some(code) => {
                     placed.index[lane] = self.index(code);
                     placed.code[lane] = i32::from(code);
@@ -298,11 +298,7 @@ impl<L: Lanes> Part<L> for Nearest<'_> {
         let in_order = (low | e1.le(e0)) & (high | e1.le(e2)) & (!low | e0.le(e1)) & (!high | e2.le(e1));
         // A branch, not a choice of lists: as it is nearly always the short one, that can be read before this is known.
         let list = if (!in_order).any() { all_neighbours(neighbours, point) } else { neighbours.short.padded(point) };
-        if L::N > POINT {
-            first_of_least(lanes, &by_level, list)
-        } else {
-            first_of_least(lanes.eight(), &by_level, list)
-        }
+        first_of_least(lanes, &by_level, list)
     }
 }
 
@@ -487,7 +483,7 @@ mod tests {
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Option<u16> {
             let point = self.levels.iter().rev().fold(0, |point, &l| point * 3 + usize::from(l));
-            lanes.call(Nearest { neighbours: Neighbours::get(), point, near: self.near })
+            lanes.call_wide(Nearest { neighbours: Neighbours::get(), point, near: self.near })
         }
     }
 

@@ -12,7 +12,7 @@ pub(super) struct Least<L: Lanes> {
 }
 
 impl<L: Lanes> Least<L> {
-    /// None.
+    /// No neighbour.
     #[inline(always)]
     pub fn none(lanes: L) -> Least<L> {
         let mut position = [0; MAX_LANES];
@@ -44,8 +44,7 @@ impl<L: Lanes> Least<L> {
             least = least.min(eights[8 * eight]);
         }
         let mut equal = bits.equal(self.lanes.splat_i(least)).to_bits();
-        let mut first = found[equal.trailing_zeros() as usize % MAX_LANES];
-        equal &= equal.wrapping_sub(1);
+        let mut first = i32::MAX;
         while equal != 0 {
             first = first.min(found[equal.trailing_zeros() as usize % MAX_LANES]);
             equal &= equal - 1;

@@ -335,13 +335,11 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn pick4(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe { F(_mm256_permutevar_ps(table.0, index.0)) }
+        self.lookup4(table, index)
     }
     #[inline(always)]
     fn pick8(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe { F(_mm256_permutevar8x32_ps(table.0, index.0)) }
+        self.lookup8(table, index)
     }
     #[inline(always)]
     fn least_of_eight(self, x: I) -> I {

@@ -295,13 +295,11 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn pick4(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe { F(_mm512_permutevar_ps(table.0, index.0)) }
+        self.lookup4(table, index)
     }
     #[inline(always)]
     fn pick8(self, table: F, index: I) -> F {
-        // SAFETY: see above.
-        unsafe { F(_mm512_permutexvar_ps(index.0, table.0)) }
+        self.lookup8(table, index)
     }
     #[inline(always)]
     fn least_of_eight(self, x: I) -> I {

@@ -59,7 +59,7 @@ pub(in super::super) struct Contest<L: Lanes, const CUTS: usize, const HALVES: u
 }
 
 impl<L: Lanes, const CUTS: usize, const HALVES: usize> Contest<L, CUTS, HALVES> {
-    /// Room for one.
+    /// Room for a contest.
     #[inline(always)]
     pub fn none(lanes: L) -> Contest<L, CUTS, HALVES> {
         let zero = lanes.splat(0.0);
@@ -349,7 +349,7 @@ mod tests {
                     let (ref_x, ref_2) = reference(&sum_x, &sum_w, (first, second), sides);
                     let better = ref_x * ref_x > start * ref_2;
                     assert!(!better || seconds >> second & 1 == 1, "cuts {first}, {second} of {x:?}, {weights:?}");
-                    let ref_excess = f64::from(ref_x * ref_x) - f64::from(t as f32 * ref_2);
+                    let ref_excess = f64::from(ref_x * ref_x) - f64::from(start.max(0.0) * ref_2);
                     off.reference = off.reference.max((ref_excess - excess).abs() / unit);
                     if ref_2 > 0.0 {
                         highest = highest.max(f64::from(ref_x) * f64::from(ref_x) / f64::from(ref_2));

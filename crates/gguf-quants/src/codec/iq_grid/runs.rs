@@ -161,11 +161,7 @@ pub(super) fn place_steps<L: Lanes, T: Grids, const SUB: usize, const E: usize>(
         left &= left - 1;
         let search =
             FindRuns::<E> { short, scratch, reciprocals: &T::RECIPROCALS, steps: steps as u32, lane: lane as usize };
-        if L::N > EIGHT {
-            lanes.call(search);
-        } else {
-            lanes.eight().call(search);
-        }
+        lanes.call_wide(search);
     }
     let lost = decide_unclear::<L, E>(lanes, scratch, grid.lists(), scales.scales);
     let mut rows: [&[f32; ROWS]; MAX_LANES] = [&[0.0; ROWS]; MAX_LANES];
@@ -193,7 +189,7 @@ fn decide_unclear<L: Lanes, const E: usize>(lanes: L, scratch: &mut Scratch, all
             let step = steps.trailing_zeros() as usize;
             steps &= steps - 1;
             let nearest = Nearest::<E> { lists: all, place, scale: scales[step * L::N + lane], x, roots, lane };
-            let nearest = if L::N > EIGHT { lanes.call(nearest) } else { lanes.eight().call(nearest) };
+            let nearest = lanes.call_wide(nearest);
             lost |= u32::from(nearest.is_none()) << lane;
             codes[lane][step] = f32::from_bits((nearest.unwrap_or(0) | REPLACED) as u32);
         }
@@ -360,8 +356,6 @@ impl<L: Lanes, const E: usize> Part<L> for FindRuns<'_, E> {
     }
 }
 
-/// Lanes of the parts that process one group of one lane.
-const EIGHT: usize = 8;
 /// Lines are compared in groups of this size, without a branch for each.
 const AT_ONCE: usize = 8;
 
@@ -507,7 +501,7 @@ pub(super) fn place_once<L: Lanes, T: Grids, const SUB: usize, const E: usize>(
         if place < 0 {
             let (x, roots) = (&scratch.x, &scratch.roots);
             let nearest = Nearest::<E> { lists, place, scale: scales[lane], x, roots, lane };
-            let nearest = if L::N > EIGHT { lanes.call(nearest) } else { lanes.eight().call(nearest) };
+            let nearest = lanes.call_wide(nearest);
             codes[lane] = nearest.unwrap_or(0) | REPLACED;
             lost |= u32::from(nearest.is_none()) << lane;
         }
@@ -587,6 +581,9 @@ mod tests {
         turns_are_those_of_rounding::<iq3_xxs::Block, 4>();
         turns_are_those_of_rounding::<iq3_s::Block, 4>();
     }
+
+    /// Neighbours at once.
+    const EIGHT: usize = 8;
 
     /// The largest distance of the difference of two lines from that of the errors, as a multiple of `u M / s`, over a search for bad cases
     /// that changes one number at a time.
