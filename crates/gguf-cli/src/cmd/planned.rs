@@ -162,9 +162,13 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// The type of the first tensor that a tensor is made of.
+/// The type of the first tensor that a tensor is made of: that of its blocks, also if the operation reads decoded values.
 fn from(tensor: &TensorPlan) -> String {
-    tensor.op.inputs().first().map_or("computed".to_owned(), |input| input.ty.to_string())
+    match tensor.op.inputs().first() {
+        None => "computed".to_owned(),
+        Some(_) if tensor.from.is_quantized() => tensor.from.to_string(),
+        Some(input) => input.ty.to_string(),
+    }
 }
 
 /// Prints the tensors that are not written, if any.

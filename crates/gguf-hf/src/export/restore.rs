@@ -138,10 +138,14 @@ impl Stored {
                 let mut shape = tensor.shape.clone();
                 shape.reverse();
                 let ty = dtype.ggml.unwrap_or(GgmlType::F32);
-                let is_own = self.tensors.get(tensor.of).is_some_and(|own| own.ty == ty);
-                let reason = if is_own { Reason::Kept(Keep::Copy) } else { Reason::Asked };
+                let own = self.tensors.get(tensor.of).map(|own| own.ty);
+                let reason = if own == Some(ty) { Reason::Kept(Keep::Copy) } else { Reason::Asked };
                 let mut new = TensorPlan::new(tensor.name.as_bytes(), Shape::from(shape), ty, reason, op);
                 new.file = file;
+                // The type in the model, also if the operation reads decoded values.
+                if let Some(own) = own.filter(|_| !tensor.is_one) {
+                    new.origin_mut().from = own;
+                }
                 planned.push(new);
             }
         }

@@ -66,6 +66,23 @@ fn tensors_are_divided_among_files_with_an_index() {
     assert!(fs::read(&again).unwrap() == file);
 }
 
+/// Tensors whose rows are permuted are decoded first, but the plan has the types of the model for them, too.
+#[test]
+fn a_plan_has_the_types_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary");
+    let (out, options) = (dir.path().join("model.gguf"), Options::default().ty(OutType::Q8_0));
+    convert(&from, &out, &options, &RunOptions::default(), &()).unwrap();
+    let plan = planned(dir.path(), ExportOptions::default()).unwrap().plan;
+    let mut types: Vec<GgmlType> = plan.tensors().iter().map(|tensor| tensor.from).collect();
+    types.sort();
+    let file = Gguf::parse(fs::read(out).unwrap()).unwrap();
+    let mut expected: Vec<GgmlType> = file.tensors().map(|tensor| tensor.ty).collect();
+    expected.sort();
+    assert_eq!(types, expected);
+    assert!(types.contains(&GgmlType::Q8_0));
+}
+
 #[test]
 fn other_files_are_left_alone() {
     let dir = tempfile::tempdir().unwrap();
