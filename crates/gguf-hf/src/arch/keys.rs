@@ -91,10 +91,17 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
     let fields = &plan.fields;
     // Kinds that have keys or become tensors; the reference warns about all others.
     const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "proportional", "su", "yarn"];
-    let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
-    if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
-        let (architecture, kind) = (plan.architecture, kind.to_owned());
-        plan.warnings.push(ArchitectureWarning::RopeScaling { architecture, kind });
+    match fields.fields.get("rope").and_then(|rope| rope.get("rope_type")) {
+        None | Some(Json::Null) => {}
+        Some(Json::String(kind)) if KINDS.contains(&kind.to_lowercase().as_str()) => {}
+        Some(Json::String(kind)) => {
+            let (architecture, kind) = (plan.architecture, kind.clone());
+            plan.warnings.push(ArchitectureWarning::RopeScaling { architecture, kind });
+        }
+        Some(other) => {
+            const FIELD: &str = "rope_parameters.rope_type or rope_scaling.type";
+            return Err(config::Error::invalid(FIELD, other, "a string or null").into());
+        }
     }
     Ok(())
 }

@@ -151,6 +151,7 @@ fn what_cannot_be_planned_is_named() {
         (json!({"vocab_size": null}), &[], "vocab_size"),
         (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}), &[], "original_max_position_embeddings"),
         (json!({"rope_scaling": [1]}), &[], "rope_scaling is [1]"),
+        (json!({"rope_scaling": {"type": 7}}), &[], "rope_scaling.type is 7, expected a string"),
         (json!({}), &[source("model.layers.2.mlp.up_proj.weight", f16, &[2, 2])], "model.layers.2.mlp.up_proj.weight"),
         (json!({}), &[source("model.embed.weight", f16, &[2, 2])], "no place in the architecture llama with 2 blocks"),
         (
