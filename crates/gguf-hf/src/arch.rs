@@ -109,8 +109,10 @@ pub(crate) fn plan_parts(
         let found = sources.iter().find(|source| names::matches(pattern, &source.name));
         found.map_or(&[][..], |source| source.shape.as_slice())
     };
-    for (fact, pattern) in checkpoint.facts.row_lens {
-        facts.set_named(fact, shape_of(pattern).last().copied());
+    if scope != Scope::Keys {
+        for (fact, pattern) in checkpoint.facts.row_lens {
+            facts.set_named(fact, shape_of(pattern).last().copied());
+        }
     }
     for (fact, pattern) in checkpoint.facts.row_counts {
         facts.set_named(fact, shape_of(pattern).first().copied());

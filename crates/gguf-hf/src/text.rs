@@ -145,7 +145,8 @@ impl Strategy for TextModel {
         warnings.extend((!bare.is_empty()).then_some(ArchitectureWarning::BareFp8 { tensors: bare }));
 
         let of_tensor = |source: PlanError| weights.error(files.path(), source);
-        let stored = arch::Stored { asked, ty, file_type: method.file_type(asked), as_q8: &as_q8 };
+        let file_type = if options.vocab_only { None } else { method.file_type(asked) };
+        let stored = arch::Stored { asked, ty, file_type, as_q8: &as_q8 };
         let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(of_tensor)?;
         let fusions = [(fuse::GATE_UP_EXPERTS, options.fuse_gate_up_experts), (fuse::QKV, options.fuse_qkv)];
         for (fusion, _) in fusions.into_iter().filter(|(_, is_asked)| *is_asked && !options.vocab_only) {

@@ -207,6 +207,7 @@ def compare(name, is_short, edits, loader):
         os.mkdir(own)
         r = forked(lambda: reference(folder, os.path.join(refs, "out.gguf"), m.outtype, args, m.pre))
         o = ours(folder, os.path.join(own, "out.gguf"), m.outtype, args, m.pre)
+        is_slow = r.get("signal") == signal.SIGKILL
         if "ok" not in r: r = {"ok": False, "error": str(r)[-400:], "at": "?"}
         is_written = o["code"] == 0
         result = {"base": name, "reference": r, "ours": o, "found": [], "outcome": "both refuse"}
@@ -235,9 +236,9 @@ def compare(name, is_short, edits, loader):
             if loads is False: result["outcome"] = "ours refuses what llama.cpp does not load"
             else: found("ours refuses", masked(line.split(": ", 2)[-1]), [line, f"reference loads: {loads}"])
         elif b:
-            result["outcome"] = "only the reference refuses"
+            result["outcome"] = "time limit of the reference" if is_slow else "only the reference refuses"
             loads, said = load(own, b) if is_model else (None, [])
-            found("reference refuses", masked(f"{r.get('at')} {r['error'].split(':')[0]}"), [r["error"], r.get("errors"), f"ours loads: {loads}"])
+            if not is_slow: found("reference refuses", masked(f"{r.get('at')} {r['error'].split(':')[0]}"), [r["error"], r.get("errors"), f"ours loads: {loads}"])
         if b and is_model:
             loads, said = load(own, b)
             check = run([program, "check", os.path.join(own, sorted(b)[0])], root)

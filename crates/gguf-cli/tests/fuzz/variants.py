@@ -364,7 +364,10 @@ DRAWS = [(draw_config, 40), (draw_tokenizer, 20), (draw_tensor, 16), (draw_args,
 
 
 def draw(bases, seed, index):
-    """The base of a variant, whether its vocabulary is shortened, and its edits."""
+    """The base of a variant, whether its vocabulary is shortened, and its edits. If the seed is an option, variants are all bases with it."""
+    if seed.startswith("--"):
+        name = bases.names[index % len(bases.names)]
+        return name, "eagle3" not in name, [{"op": "args", "value": [seed]}]
     rng = random.Random(f"{seed}/{index}")
     while True:
         name = rng.choice(bases.names)

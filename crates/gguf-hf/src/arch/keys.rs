@@ -87,6 +87,9 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
         _ => evaluate(rows, plan.architecture, &mut plan.fields),
     };
     plan.early = evaluate(checkpoint.early_keys)?;
+    if scope != Scope::Keys {
+        plan.early.extend(evaluate(checkpoint.tensor_keys)?);
+    }
     plan.parameters = evaluate(checkpoint.keys)?;
     let fields = &plan.fields;
     // Kinds that have keys or become tensors; the reference warns about all others.

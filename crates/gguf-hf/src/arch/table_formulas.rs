@@ -16,8 +16,8 @@ pub(super) fn tables() -> impl Iterator<Item = (&'static Architecture, &'static 
 
 /// The key-values of a table, in the order in which they are evaluated.
 pub(super) fn keys(checkpoint: &Checkpoint) -> impl Iterator<Item = &'static Key> {
-    let first = [checkpoint.early_keys, checkpoint.keys, checkpoint.tokenizer.first_keys, checkpoint.tokenizer.keys];
-    first.into_iter().flatten().copied().flatten()
+    let of_tokenizer = checkpoint.tokenizer.first_keys.iter().chain(checkpoint.tokenizer.keys);
+    checkpoint.key_tables().chain(of_tokenizer.copied()).flatten()
 }
 
 /// The formulas of conditions and lists that are evaluated before the key-values of a table.

@@ -228,8 +228,8 @@ impl Start {
     fn solved(self, gguf: &Gguf<'_>, tensors: &TensorFacts<'_>) -> Option<Candidate> {
         let arch = self.checkpoint.architecture(self.architecture);
         let mut document = self.begun(gguf, tensors);
-        let tables = self.checkpoint.early_keys.iter().chain(self.checkpoint.keys);
-        let rows: Vec<&'static Key> = tables.chain(self.checkpoint.tokenizer.keys).copied().flatten().collect();
+        let tables = self.checkpoint.key_tables().chain(self.checkpoint.tokenizer.keys.iter().copied());
+        let rows: Vec<&'static Key> = tables.flatten().collect();
         let set: Vec<(&'static str, Formula)> = rows
             .iter()
             .filter(|row| row.kind == FormulaType::Field)

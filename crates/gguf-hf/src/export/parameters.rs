@@ -79,7 +79,7 @@ fn ids(checkpoint: &Checkpoint, stored: &Stored) -> Option<Parameter> {
 
 /// The facts that tensors of a checkpoint have, from the key-values that they become.
 pub(super) fn facts(gguf: &Gguf<'_>, checkpoint: &Checkpoint, arch: &str) -> Vec<(&'static str, Json)> {
-    let rows = || checkpoint.early_keys.iter().chain(checkpoint.keys).copied().flatten();
+    let rows = || checkpoint.key_tables().flatten();
     let mut found = Vec::new();
     for (fact, pattern) in checkpoint.facts.peeked {
         for row in rows().filter(|row| row.kind != FormulaType::Field) {

@@ -26,7 +26,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ],
             ..*super::llama::LLAMA.facts
         },
-        early_keys: &[ACTIVATION],
+        tensor_keys: &[ACTIVATION],
         ..super::llama::LLAMA
     }],
 };

@@ -62,6 +62,8 @@ pub struct Checkpoint {
     pub sizes: &'static str,
     /// Key-values written before those of the model's name and origin.
     pub early_keys: &'static [&'static [Key]],
+    /// Key-values written after these, which the reference derives as it converts tensors; a file without tensors has none of them.
+    pub tensor_keys: &'static [&'static [Key]],
     /// Key-values in file order. One that is set again keeps its place and takes the new value.
     pub keys: &'static [&'static [Key]],
     /// Its tokenizer.
@@ -167,13 +169,18 @@ pub struct TensorFacts {
     pub ids: &'static str,
     /// Facts that are true if the checkpoint has a tensor with a matching name.
     pub present: &'static [(&'static str, &'static str)],
-    /// Facts set to the row length of the first tensor with a matching name.
+    /// Facts set to the row length of the first tensor with a matching name; not for a file without tensors.
     pub row_lens: &'static [(&'static str, &'static str)],
     /// Facts set to the length of the outermost dimension of the first tensor with a matching name.
     pub row_counts: &'static [(&'static str, &'static str)],
 }
 
 impl Checkpoint {
+    /// The tables of key-values, in the order in which they are evaluated; those of the tokenizer follow.
+    pub fn key_tables(&self) -> impl Iterator<Item = &'static [Key]> {
+        [self.early_keys, self.tensor_keys, self.keys].into_iter().flatten().copied()
+    }
+
     /// Defaults that suit most checkpoints.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
@@ -191,6 +198,7 @@ impl Checkpoint {
         is_draft: false,
         sizes: "",
         early_keys: &[],
+        tensor_keys: &[],
         keys: &[groups::GENERIC],
         tokenizer: &Tokenizer::BPE,
         computed: &[],

@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("position_embedding_type != 'alibi'", "a position_embedding_type other than \"alibi\""),
         ],
         facts: &TensorFacts { peeked: &[("slopes", "relative_pe.slopes")], ..TensorFacts::NONE },
-        early_keys: &[ALIBI],
+        tensor_keys: &[ALIBI],
         keys: &[KEYS],
         ..Checkpoint::TEXT
     }],

@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["Lfm2Model", "Lfm2BidirectionalModel"],
             names: &TensorNames { skip: AUDIO, rename: &[("lfm.", "model.")], ..TensorNames::TEXT },
             dense: &[("1_Dense/model.safetensors", "linear.", "dense_2.")],
-            early_keys: &[DENSE_WIDTH],
+            tensor_keys: &[DENSE_WIDTH],
             keys: &[FIELDS, GENERIC, KEYS, NO_CAUSE, POOLING],
             ..Checkpoint::TEXT
         },

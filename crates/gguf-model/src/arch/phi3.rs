@@ -17,7 +17,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 /// Defaults shared with Phi-3.5-MoE.
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     names: &TensorNames { skip: &[("mm_projector.*", "")], ..TensorNames::TEXT },
-    early_keys: &[ATTENTION_FACTOR],
+    early_keys: &[ORIGINAL],
+    tensor_keys: &[ATTENTION_FACTOR],
     refuse: &[(
         "rope_all.long_factor and (rope_all.short_factor == null or len(rope_all.long_factor) != len(rope_all.short_factor)
             or len(rope_all.long_factor) * 2
@@ -46,9 +47,13 @@ const BLOCK: &[Row] = rows! {
     "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
 };
 
+/// The context of the model before it is stretched.
+const ORIGINAL: &[Key] = keys! {
+    let original = "required(rope_all.original_max_position_embeddings)";
+};
+
 /// The attention factor for texts longer than the original context.
 const ATTENTION_FACTOR: &[Key] = keys! {
-    let original = "required(rope_all.original_max_position_embeddings)";
     let stretch = "required(n_positions|max_position_embeddings) / original";
     let log_scaled = "sqrt(1 + log(stretch) / log(original)) if stretch > 1.0 else 1.0";
     let linear_in_log = "0.1 * log(stretch) + 1.0 if stretch > 1.0 else 1.0";

@@ -14,7 +14,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         classes: &["TalkieForCausalLM"],
         names: &TensorNames { layers: &["blocks.{}."], ..TensorNames::TEXT },
         facts: &TensorFacts { peeked: &[("lm_head_gain", "lm_head_gain.w_g")], ..TensorFacts::NONE },
-        early_keys: &[LOGITS],
+        tensor_keys: &[LOGITS],
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],
