@@ -567,6 +567,12 @@ fn scaled_attention_comes_first() {
     assert_eq!(plan.early, expected);
     let names: Vec<_> = plan.tensors.iter().map(|t| t.shown()).collect();
     assert_eq!(names, ["rope_factors_long.weight", "rope_factors_short.weight"]);
+    // The reference derives the factor with the lists, which a file without tensors does not have.
+    let stored = Stored { asked: OutType::Auto, ty: GgmlType::F16, file_type: None, as_q8: &[] };
+    let plan = plan_parts(&c, &[], stored, Scope::Keys).unwrap();
+    assert_eq!((plan.early, plan.tensors), (Vec::new(), Vec::new()));
+    let original = ("phi3.rope.scaling.original_context_length".to_owned(), Value::U32(512));
+    assert!(plan.parameters.contains(&original));
 }
 
 #[test]
