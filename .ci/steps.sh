@@ -171,12 +171,11 @@ need_torch() {
   "$GGUF_PEERS/venv/bin/python" -c 'import torch' 2>/dev/null || "$GGUF_SHARED/tools/setup-peers.sh" --convert "$GGUF_PEERS"
 }
 
-# Every change of a file, loaded by llama.cpp; every hostile file in each command that evaluates; each checkpoint without its tensors, and changed checkpoints,
-# each day other ones, converted by llama.cpp. The last are random, so those that may show what is not known yet come after the others.
+# Every change of a file, loaded by llama.cpp; each checkpoint without its tensors, and changed checkpoints, each day other ones, converted by llama.cpp. The
+# last are random and may show what is not known yet, so they come after the others.
 differences() {
   need_torch
   cargo test --workspace --test interop -- --ignored every_change_has_the_verdict_of_llama_cpp
-  cargo test -p gguf-cli --test interop -- --ignored every_hostile_file_is_an_error_of_every_command
   GGUF_FUZZ_SEED=--vocab-only GGUF_FUZZ_COUNT=$(find "$GGUF_SHARED/data/hf-cases" -name '[a-z0-9]*.json' | wc -l) \
     cargo test -p gguf-cli --test interop -- variants_have_the_results_of_the_reference
   GGUF_FUZZ_SEED=$(date +%Y%m%d) GGUF_FUZZ_COUNT=2000 cargo test -p gguf-cli --test interop -- variants_have_the_results_of_the_reference
